@@ -1,0 +1,122 @@
+"""The contract of a backend: one object that judges kernels on one device."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from accelopt.device import DeviceSpec
+from accelopt.evaluation import ALL_STAGES, ESTIMATE_STAGES, SCREEN_STAGES, Evaluation, Stage
+from accelopt.kernel import KernelSource, KernelTask
+
+
+class Capability(StrEnum):
+    """What a backend can do. The first three are the base every backend has."""
+
+    LOAD = "load"
+    CORRECTNESS = "correctness"
+    LATENCY = "latency"
+    ESTIMATE = "estimate"
+    """Latency without executing the numbers."""
+    COUNTERS = "counters"
+    """Profiler counters beside the latency."""
+    TIMELINE = "timeline"
+    DIALECT_NEURONXCC_NKI = "dialect:neuronxcc.nki"
+    DIALECT_NKI = "dialect:nki"
+
+
+BASE_CAPABILITIES = frozenset({Capability.LOAD, Capability.CORRECTNESS, Capability.LATENCY})
+
+
+@dataclass
+class CallCounts:
+    """How often each call of a backend was made."""
+
+    screen: int = 0
+    estimate: int = 0
+    evaluate: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, call: str) -> None:
+        """Count one call; safe from several threads."""
+        with self._lock:
+            setattr(self, call, getattr(self, call) + 1)
+
+
+class Backend(ABC):
+    """Judges kernels for one device. Calls may come from several threads at once.
+
+    A faulty kernel gives an `Evaluation` with a status and diagnostics; an exception means that the
+    backend itself is broken. A subclass sets the three attributes and implements `_run`.
+
+    Attributes:
+        name: what people call it, for example `sim-trn1`.
+        device: peaks and capacities.
+        capabilities: what it can do; at least `BASE_CAPABILITIES`.
+        description: one line for `accelopt backends`.
+        version: changes whenever the same kernel may be judged differently (judge and calibration
+            versions); part of the key under which evaluations are kept.
+    """
+
+    name: str
+    device: DeviceSpec
+    capabilities: frozenset[Capability]
+    description: str = ""
+    version: str = "1"
+
+    def __init__(self) -> None:
+        self.calls = CallCounts()
+
+    def unavailable(self) -> str:
+        """Why this backend can't work on this machine; empty when it can."""
+        return ""
+
+    def screen(self, task: KernelTask, source: KernelSource) -> Evaluation:
+        """Load the kernel and check constraints; no latency, no numbers."""
+        self.calls.add("screen")
+        return self._run(task, source, SCREEN_STAGES, ())
+
+    def estimate(self, task: KernelTask, source: KernelSource) -> Evaluation:
+        """Latency and counters without executing the numbers."""
+        self.calls.add("estimate")
+        return self._run(task, source, ESTIMATE_STAGES, ())
+
+    def evaluate(
+        self,
+        task: KernelTask,
+        source: KernelSource,
+        *,
+        stages: frozenset[Stage] = ALL_STAGES,
+        seeds: Sequence[int] | None = None,
+    ) -> Evaluation:
+        """Judge a kernel in full.
+
+        Args:
+            task: what it must compute.
+            source: the kernel.
+            stages: which steps to take; `LOAD` is implied by each other one.
+            seeds: input seeds to compare on; the task's own by default. The first seed that fails
+                ends the comparison.
+
+        Returns:
+            status `ok` only when every asked stage passed.
+        """
+        self.calls.add("evaluate")
+        used = task.seeds if seeds is None else tuple(seeds)
+        return self._run(task, source, stages | {Stage.LOAD}, used)
+
+    @abstractmethod
+    def _run(
+        self,
+        task: KernelTask,
+        source: KernelSource,
+        stages: frozenset[Stage],
+        seeds: tuple[int, ...],
+    ) -> Evaluation:
+        """Take the stages in order and stop at the first that fails."""
+
+    def close(self) -> None:  # noqa: B027 - optional to override
+        """Release processes and files; safe to call twice."""
