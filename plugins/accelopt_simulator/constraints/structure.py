@@ -1,0 +1,145 @@
+"""Instructions are known, have the operands their table row asks for, and these fit together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from accelopt.evaluation import Diagnostic
+from accelopt_simulator.constraints.context import Context
+from accelopt_simulator.isa import ACTIVATIONS, BINARY_ALU, OPS, REDUCTIONS, UNARY_ALU
+from accelopt_simulator.trace.schema import Engine
+
+_COLUMNS = {
+    "tensor_scalar": ("operand0", "operand1", "reduce_res"),
+    "scalar_tensor_tensor": ("operand0",),
+    "activation": ("bias", "scale", "reduce_res"),
+    "tensor_tensor_scan": ("initial",),
+}
+_OPERATOR_ATTRS = {
+    "tensor_tensor": ("op",),
+    "tensor_scalar": ("op0",),
+    "scalar_tensor_tensor": ("op0", "op1"),
+    "tensor_tensor_scan": ("op0", "op1"),
+}
+
+
+def check_structure(context: Context) -> Iterator[Diagnostic]:
+    """Unknown instructions are `unsupported_op`; the rest are rules of the instruction set."""
+    trace = context.trace
+    for instruction in range(trace.num_instructions):
+        op = context.op(instruction)
+        if op not in OPS:
+            yield context.finding(instruction, "unsupported_op", f"no instruction {op!r}")
+            continue
+        yield from _operands(context, instruction)
+
+
+def _operands(context: Context, instruction: int) -> Iterator[Diagnostic]:
+    spec = context.spec(instruction)
+    operands = context.trace.operands(instruction)
+    roles = [role for role, _, _ in operands]
+    required = (*spec.writes, *spec.reads)
+    known = (*required, *spec.optional)
+    if len(set(roles)) != len(roles) or not set(required) <= set(roles) <= set(known):
+        yield context.finding(
+            instruction,
+            "bad_operands",
+            f"{spec.name} has operands {', '.join(roles)}",
+            limit=", ".join(known),
+        )
+        return
+    engine = Engine(int(context.trace.ins_engine[instruction]))
+    if engine is not Engine.UNKNOWN and engine not in spec.engines:
+        yield context.finding(
+            instruction,
+            "unsupported_engine",
+            f"{spec.name} can't run on the {engine.name.lower()} engine",
+            limit=", ".join(e.name.lower() for e in spec.engines),
+        )
+    grids = {operand.role: operand.grid for operand in context.accesses(instruction)}
+    if not set(spec.writes) <= set(grids) or any(len(g) < 2 for g in grids.values()):
+        yield context.finding(
+            instruction, "bad_operands", f"{spec.name} needs tiles of at least two axes"
+        )
+        return
+    must_be_tiles = [r for r in spec.reads if r not in _COLUMNS.get(spec.name, ()) and r != "value"]
+    if any(role not in grids for role in must_be_tiles):
+        yield context.finding(instruction, "bad_operands", f"{spec.name} needs a tile operand")
+        return
+    yield from _operators(context, instruction)
+    yield from _shapes(context, instruction, grids)
+
+
+def _operators(context: Context, instruction: int) -> Iterator[Diagnostic]:
+    op, attrs = context.op(instruction), context.trace.attr(instruction)
+
+    def bad(value: object) -> Diagnostic:
+        return context.finding(
+            instruction, "unsupported_op", f"{op} with operator {str(value)[:40]!r} has no rule"
+        )
+
+    for key in _OPERATOR_ATTRS.get(op, ()):
+        allowed = BINARY_ALU | (UNARY_ALU if op == "tensor_scalar" else frozenset())
+        if attrs.get(key) not in allowed:
+            yield bad(attrs.get(key))
+    if op == "tensor_scalar" and "op1" in attrs and attrs["op1"] not in BINARY_ALU | UNARY_ALU:
+        yield bad(attrs["op1"])
+    if op == "activation" and attrs.get("op") not in ACTIVATIONS:
+        yield bad(attrs.get("op"))
+    if op == "tensor_reduce" and attrs.get("op") not in REDUCTIONS:
+        yield bad(attrs.get("op"))
+    if "reduce_op" in attrs and attrs["reduce_op"] not in REDUCTIONS:
+        yield bad(attrs["reduce_op"])
+
+
+def _shapes(
+    context: Context, instruction: int, grids: dict[str, tuple[int, ...]]
+) -> Iterator[Diagnostic]:
+    op = context.op(instruction)
+    dst = grids["dst"]
+
+    def mismatch(role: str, shape: tuple[int, ...], wanted: object) -> Diagnostic:
+        partitions = isinstance(wanted, tuple) and shape[0] != wanted[0]
+        return context.finding(
+            instruction,
+            "err_num_partition_mismatch" if partitions else "shape_mismatch",
+            f"operand {role!r} of {op} has shape {shape}, {wanted} is needed",
+            required=shape,
+            limit=wanted,
+        )
+
+    if op == "nc_matmul":
+        stationary, moving = grids["stationary"], grids["moving"]
+        if stationary[0] != moving[0]:
+            yield mismatch("moving", moving, (stationary[0], *moving[1:]))
+        columns = math.prod(stationary[1:])
+        if dst != (columns, *moving[1:]):
+            yield mismatch("dst", dst, (columns, *moving[1:]))
+        return
+    if op == "nc_transpose":
+        data = grids["data"]
+        if len(data) != 2 or dst != (data[1], data[0]):
+            yield mismatch("dst", dst, (data[-1], data[0]))
+        return
+    if op == "tensor_reduce":
+        axes = context.trace.attr(instruction).get("axes")
+        data = grids["data"]
+        if not isinstance(axes, list) or not axes or sorted(set(axes)) != axes:
+            yield context.finding(instruction, "bad_reduction_axis", f"axes are {axes}")
+            return
+        if any(type(a) is not int or not 1 <= a < len(data) for a in axes):
+            yield context.finding(
+                instruction, "bad_reduction_axis", f"axes {axes} of a tile with {len(data)} axes"
+            )
+            return
+        kept = [n for a, n in enumerate(data) if a not in axes]
+        if [n for n in dst if n != 1] != [n for n in kept if n != 1]:
+            yield mismatch("dst", dst, tuple(kept))
+        return
+    for role, grid in grids.items():
+        if role in _COLUMNS.get(op, ()):
+            if grid != (dst[0], 1):
+                yield mismatch(role, grid, (dst[0], 1))
+        elif grid != dst:
+            yield mismatch(role, grid, dst)

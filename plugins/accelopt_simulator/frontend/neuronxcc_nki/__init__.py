@@ -1,0 +1,1 @@
+"""The `neuronxcc.nki` dialect: the modules a kernel imports, as seen inside the tracing worker."""

@@ -1,0 +1,429 @@
+"""`neuronxcc.nki.isa` (`nisa`). Semantics: spec section 3."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any
+
+from accelopt_simulator.dtypes import promote
+from accelopt_simulator.frontend import lower
+from accelopt_simulator.frontend.faults import KernelFault, unsupported
+from accelopt_simulator.frontend.session import current
+from accelopt_simulator.frontend.tile import Tile, normalize_shape
+from accelopt_simulator.frontend.types import Fp32, code_of_type, op_name, scalar_value
+from accelopt_simulator.isa import BINARY_ALU, BITWISE_ALU, REDUCTIONS, UNARY_ALU
+from accelopt_simulator.trace.schema import Engine
+
+
+class engine(IntEnum):  # noqa: N801 - NKI's name
+    """Engines."""
+
+    unknown = 0
+    tensor = 1
+    scalar = 2
+    gpsimd = 3
+    dma = 4
+    vector = 5
+    sync = 6
+
+
+class reduce_cmd(IntEnum):  # noqa: N801 - NKI's name
+    """What an activation does with its accumulator."""
+
+    idle = 0
+    reset = 1
+    reduce = 2
+    reset_reduce = 3
+
+
+class oob_mode(IntEnum):  # noqa: N801 - NKI's name
+    """What an out-of-bounds run-time index does."""
+
+    error = 0
+    skip = 1
+
+
+class dge_mode(IntEnum):  # noqa: N801 - NKI's name
+    """Who makes DMA descriptors."""
+
+    none = 0
+    swdge = 1
+    hwdge = 2
+    unknown = 3
+
+
+class nc_version(IntEnum):  # noqa: N801 - NKI's name
+    """NeuronCore generations."""
+
+    gen2 = 2
+    gen3 = 3
+
+
+def _engine(value: Any, call: str, allowed: tuple[Engine, ...]) -> Engine:
+    chosen = Engine(int(value)) if int(value) != engine.sync else Engine.UNKNOWN
+    if chosen is not Engine.UNKNOWN and chosen not in allowed:
+        raise KernelFault(
+            "unsupported_engine",
+            f"{call} can't run on the {chosen.name.lower()} engine",
+            limit=", ".join(e.name.lower() for e in allowed),
+        )
+    return chosen
+
+
+def _alu(op: Any, call: str, *, unary: bool = False) -> str:
+    name = op_name(op)
+    if name in BITWISE_ALU:
+        raise unsupported(f"the bitwise operator {name!r} in {call}")
+    if name not in BINARY_ALU and not (unary and name in UNARY_ALU):
+        raise KernelFault(
+            "unsupported_operator",
+            f"{name!r} is not an operator of {call}",
+            limit=", ".join(sorted(BINARY_ALU)),
+        )
+    return name
+
+
+def _reduction(op: Any, call: str) -> str:
+    name = op_name(op)
+    if name not in REDUCTIONS:
+        raise KernelFault(
+            "unsupported_operator", f"{call} can't reduce with {name!r}", limit=", ".join(REDUCTIONS)
+        )
+    return name
+
+
+def _dtype(dtype: Any) -> int | None:
+    return None if dtype is None else code_of_type(dtype)
+
+
+def _column(value: Any, data: Tile, role: str) -> Tile:
+    tile = lower.require_tile(value, role)
+    if tuple(tile.shape) != (data.shape[0], 1):
+        raise KernelFault(
+            "operand_not_a_column",
+            f"operand {role!r} has shape {tuple(tile.shape)}, not ({data.shape[0]}, 1)",
+        )
+    return tile
+
+
+def nc_matmul(
+    stationary: Any,
+    moving: Any,
+    *,
+    is_stationary_onezero: bool = False,
+    is_moving_onezero: bool = False,
+    is_transpose: bool = False,
+    tile_position: Any = (),
+    tile_size: Any = (),
+    mask: Any = None,
+    **kwargs: Any,
+) -> Tile:
+    """stationary[K, M]^T x moving[K, N] into PSUM, float32."""
+    if tuple(tile_position) or tuple(tile_size) or kwargs.get("perf_mode"):
+        raise unsupported("PE tiling and performance modes of nc_matmul")
+    flags = {
+        "stationary_onezero": is_stationary_onezero,
+        "moving_onezero": is_moving_onezero,
+        "is_transpose": is_transpose,
+    }
+    return lower.matmul(stationary, moving, mask=mask, attrs={k: True for k, v in flags.items() if v})
+
+
+def nc_transpose(
+    data: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
+) -> Tile:
+    """(P, F) to (F, P)."""
+    if mask is not None:
+        raise unsupported("a mask on nc_transpose")
+    chosen = _engine(engine, "nc_transpose", (Engine.TENSOR, Engine.VECTOR))
+    return lower.transpose(data, dtype=dtype, engine=chosen)
+
+
+def activation(
+    op: Any,
+    data: Any,
+    *,
+    bias: Any = None,
+    scale: Any = 1.0,
+    reduce_op: Any = None,
+    reduce_res: Any = None,
+    reduce_cmd: Any = reduce_cmd.idle,
+    mask: Any = None,
+    dtype: Any = None,
+    **kwargs: Any,
+) -> Tile:
+    """op(data * scale + bias) on the scalar engine, with an optional running sum over free axes."""
+    tile = lower.require_tile(data, "data")
+    attrs: dict[str, Any] = {}
+    command = int(reduce_cmd)
+    if command or reduce_res is not None:
+        if reduce_op is not None and op_name(reduce_op) != "add":
+            raise KernelFault("unsupported_operator", "an activation can only accumulate with add")
+        if command != 3 or reduce_res is None:
+            raise unsupported("activation accumulators that live across instructions")
+        attrs["reduce_op"] = "add"
+    return lower.activation(
+        op_name(op), tile, bias=bias, scale=scale, dtype=_dtype(dtype), mask=mask, attrs=attrs,
+        reduce_res=None if reduce_res is None else _column(reduce_res, tile, "reduce_res"),
+    )  # fmt: skip
+
+
+def activation_reduce(
+    op: Any, data: Any, *, reduce_op: Any, reduce_res: Any, **kwargs: Any
+) -> Tile:
+    """An activation that also writes the sum of its results over the free axes to `reduce_res`."""
+    return activation(
+        op, data, reduce_op=reduce_op, reduce_res=reduce_res, reduce_cmd=3, **kwargs
+    )
+
+
+def tensor_tensor(
+    data1: Any,
+    data2: Any,
+    op: Any,
+    *,
+    dtype: Any = None,
+    mask: Any = None,
+    engine: Any = engine.unknown,
+    **kwargs: Any,
+) -> Tile:
+    """data1 op data2, equal partitions; a (P, 1) operand broadcasts along the free axes."""
+    x, y = lower.require_tile(data1, "data1"), lower.require_tile(data2, "data2")
+    if x.shape[0] != y.shape[0]:
+        raise KernelFault(
+            "err_num_partition_mismatch",
+            f"data1 has {x.shape[0]} partitions, data2 {y.shape[0]}",
+            required=y.shape[0],
+            limit=x.shape[0],
+            hint="broadcast explicitly with .broadcast_to",
+        )
+    name = _alu(op, "tensor_tensor")
+    chosen = _engine(engine, "tensor_tensor", (Engine.VECTOR, Engine.GPSIMD))
+    shape = tuple(x.shape) if x.size >= y.size else tuple(y.shape)
+    return lower.compute(
+        "tensor_tensor",
+        [("data1", lower.fit(x, shape, "data1")), ("data2", lower.fit(y, shape, "data2"))],
+        shape=shape,
+        dtype=promote(x.dtype_code, y.dtype_code) if dtype is None else code_of_type(dtype),
+        engine=Engine.GPSIMD if name == "power" else chosen,
+        attrs={"op": name},
+        predicate=lower.mask_predicate(mask, shape),
+    )
+
+
+def tensor_scalar(
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    reverse0: bool = False,
+    op1: Any = None,
+    operand1: Any = None,
+    reverse1: bool = False,
+    *,
+    dtype: Any = None,
+    mask: Any = None,
+    engine: Any = engine.unknown,
+    **kwargs: Any,
+) -> Tile:
+    """(data op0 operand0) op1 operand1, operands scalars or (P, 1) tiles."""
+    return lower.tensor_scalar(
+        data, _alu(op0, "tensor_scalar", unary=True), operand0, reverse0=bool(reverse0),
+        op1=None if op1 is None else _alu(op1, "tensor_scalar", unary=True), operand1=operand1,
+        reverse1=bool(reverse1), dtype=_dtype(dtype), mask=mask,
+        engine=_engine(engine, "tensor_scalar", (Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)),
+    )  # fmt: skip
+
+
+def tensor_scalar_reduce(
+    *,
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    reduce_op: Any,
+    reduce_res: Any,
+    reverse0: bool = False,
+    dtype: Any = None,
+    mask: Any = None,
+    **kwargs: Any,
+) -> Tile:
+    """data op0 operand0, and its reduction over the free axes in `reduce_res`."""
+    tile = lower.require_tile(data, "data")
+    return lower.tensor_scalar(
+        tile, _alu(op0, "tensor_scalar_reduce"), operand0, reverse0=bool(reverse0),
+        dtype=_dtype(dtype), mask=mask, reduce_op=_reduction(reduce_op, "tensor_scalar_reduce"),
+        reduce_res=_column(reduce_res, tile, "reduce_res"),
+    )  # fmt: skip
+
+
+def scalar_tensor_tensor(
+    *,
+    data: Any,
+    op0: Any,
+    operand0: Any,
+    op1: Any,
+    operand1: Any,
+    reverse0: bool = False,
+    reverse1: bool = False,
+    dtype: Any = None,
+    mask: Any = None,
+    **kwargs: Any,
+) -> Tile:
+    """(data op0 operand0) op1 operand1: operand0 scalar or (P, 1), operand1 a tile like data."""
+    tile, other = lower.require_tile(data, "data"), lower.require_tile(operand1, "operand1")
+    shape = tuple(tile.shape)
+    attrs: dict[str, Any] = {
+        "op0": _alu(op0, "scalar_tensor_tensor"),
+        "op1": _alu(op1, "scalar_tensor_tensor"),
+    }
+    attrs |= {k: True for k, v in (("reverse0", reverse0), ("reverse1", reverse1)) if v}
+    return lower.compute(
+        "scalar_tensor_tensor",
+        [
+            ("data", tile.access()),
+            ("operand0", lower.column_or_scalar(operand0, tile, "operand0")),
+            ("operand1", lower.fit(other, shape, "operand1")),
+        ],
+        shape=shape,
+        dtype=tile.dtype_code if dtype is None else code_of_type(dtype),
+        attrs=attrs,
+        predicate=lower.mask_predicate(mask, shape),
+    )
+
+
+def tensor_tensor_scan(
+    data0: Any,
+    data1: Any,
+    initial: Any,
+    op0: Any,
+    op1: Any,
+    reverse0: bool = False,
+    reverse1: bool = False,
+    *,
+    dtype: Any = None,
+    mask: Any = None,
+    **kwargs: Any,
+) -> Tile:
+    """Per partition: s = op1(op0(data0[i], s), data1[i]), starting from `initial`."""
+    x, y = lower.require_tile(data0, "data0"), lower.require_tile(data1, "data1")
+    if mask is not None:
+        raise unsupported("a mask on tensor_tensor_scan")
+    shape = tuple(x.shape)
+    attrs: dict[str, Any] = {
+        "op0": _alu(op0, "tensor_tensor_scan"),
+        "op1": _alu(op1, "tensor_tensor_scan"),
+    }
+    attrs |= {k: True for k, v in (("reverse0", reverse0), ("reverse1", reverse1)) if v}
+    return lower.compute(
+        "tensor_tensor_scan",
+        [
+            ("data0", x.access()),
+            ("data1", lower.fit(y, shape, "data1")),
+            ("initial", lower.column_or_scalar(initial, x, "initial")),
+        ],
+        shape=shape,
+        dtype=promote(x.dtype_code, y.dtype_code) if dtype is None else code_of_type(dtype),
+        attrs=attrs,
+    )
+
+
+def tensor_reduce(
+    op: Any,
+    data: Any,
+    axis: Any,
+    *,
+    mask: Any = None,
+    dtype: Any = None,
+    negate: bool = False,
+    keepdims: bool = False,
+    **kwargs: Any,
+) -> Tile:
+    """Reduction over free axes, optionally negated."""
+    return lower.reduce(
+        _reduction(op, "tensor_reduce"), data, axis, dtype=dtype, mask=mask, keepdims=keepdims,
+        negate=negate,
+    )  # fmt: skip
+
+
+def tensor_copy(
+    src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
+) -> Tile:
+    """A copy in a fresh SBUF tile."""
+    allowed = (Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
+    chosen = _engine(engine, "tensor_copy", allowed)
+    return lower.copy_tile(lower.require_tile(src, "src"), _dtype(dtype), mask, engine=chosen)
+
+
+def reciprocal(data: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tile:
+    """1 / data on the vector engine."""
+    tile = lower.require_tile(data, "data")
+    shape = tuple(tile.shape)
+    return lower.compute(
+        "reciprocal",
+        [("data", tile.access())],
+        shape=shape,
+        dtype=tile.dtype_code if dtype is None else code_of_type(dtype),
+        predicate=lower.mask_predicate(mask, shape),
+    )
+
+
+def memset(
+    shape: Any, value: Any, dtype: Any, *, mask: Any = None, engine: Any = engine.unknown, **kw: Any
+) -> Tile:
+    """A fresh tile of one value; dimension 0 is the partition dimension."""
+    number = scalar_value(value)
+    if number is None:
+        raise KernelFault("bad_fill_value", "nisa.memset takes a number")
+    extents = normalize_shape(shape)
+    if len(extents) < 2:
+        raise KernelFault("insufficient_rank", f"a tile of shape {extents} has no free dimension")
+    return lower.compute(
+        "memset",
+        [("value", number)],
+        shape=extents,
+        dtype=code_of_type(dtype),
+        engine=_engine(engine, "memset", (Engine.VECTOR, Engine.GPSIMD)),
+        predicate=lower.mask_predicate(mask, extents),
+    )
+
+
+def dma_copy(*, dst: Any, src: Any, mask: Any = None, dst_rmw_op: Any = None, **kwargs: Any) -> None:
+    """Copy between HBM and SBUF, either way."""
+    if dst_rmw_op is not None:
+        raise unsupported("dma_copy with dst_rmw_op")
+    source, target = lower.require_tile(src, "src"), lower.require_tile(dst, "dst")
+    shape = tuple(source.shape)
+    current().emit(
+        "dma_copy",
+        [("dst", lower.fit(target, shape, "dst")), ("src", source.access())],
+        predicate=lower.mask_predicate(mask, shape),
+    )
+
+
+def get_nc_version() -> nc_version:
+    """The generation compiled for."""
+    return nc_version.gen2
+
+
+NOT_MODELLED = frozenset(
+    "affine_select bn_aggr bn_stats builtin_custom_op dma_transpose dropout iota local_gather max8 "
+    "nc_find_index8 nc_match_replace8 nc_stream_shuffle range_select select_reduce sequence_bounds "
+    "tensor_copy_dynamic_dst tensor_copy_dynamic_src tensor_copy_predicated "
+    "tensor_partition_reduce".split()
+)
+"""Names of the dialect that fault with `unsupported_op` when used."""
+
+NAMESPACE = MappingProxyType(
+    {
+        f.__name__: f
+        for f in (
+            nc_matmul, nc_transpose, activation, activation_reduce, tensor_tensor, tensor_scalar,
+            tensor_scalar_reduce, scalar_tensor_tensor, tensor_tensor_scan, tensor_reduce, tensor_copy,
+            reciprocal, memset, dma_copy, get_nc_version, engine, reduce_cmd, oob_mode, dge_mode,
+            nc_version,
+        )
+    }
+    | {f"{name}_engine": engine[name] for name in ("tensor", "vector", "scalar", "gpsimd", "dma", "unknown")}
+    | {"fp32": Fp32}
+)  # fmt: skip
+

@@ -1,0 +1,87 @@
+"""The module objects that kernels of the `neuronxcc.nki` dialect import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+from accelopt_simulator.frontend.faults import KernelFault, unsupported
+from accelopt_simulator.frontend.neuronxcc_nki import isa, language
+from accelopt_simulator.frontend.session import current
+from accelopt_simulator.frontend.types import ParDim
+
+
+class KernelFunction:
+    """What `nki.jit` makes of a function. Called inside a kernel, it is inlined."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.__name__ = getattr(function, "__name__", "kernel")
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        current()
+        return self.function(*args, **kwargs)
+
+    def __getitem__(self, grid: Any) -> Any:
+        raise KernelFault(
+            "err_nested_kernel_with_spmd_grid",
+            "a kernel is launched with a grid inside another kernel",
+            hint="call it without a grid",
+        )
+
+
+def _decorator(*args: Any, **kwargs: Any) -> Any:
+    """`nki.jit` and its kin: bare, with options, or applied to a decorated kernel."""
+    if args and callable(args[0]):
+        first = args[0]
+        return first if isinstance(first, KernelFunction) else KernelFunction(first)
+    return KernelFunction
+
+
+class NkiModule(ModuleType):
+    """A module whose missing names say whether NKI has them or not."""
+
+    def __init__(
+        self, name: str, names: Mapping[str, Any], not_modelled: frozenset[str] = frozenset()
+    ) -> None:
+        super().__init__(name)
+        self.__dict__.update(names)
+        self._not_modelled = not_modelled
+        self.__path__ = []  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if name in self.__dict__.get("_not_modelled", ()):
+            raise unsupported(f"{self.__name__.removeprefix('neuronxcc.')}.{name}")
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+
+class _TensorAnnotation:
+    """`nt.tensor`: an annotation such as `nt.tensor[128, 512]`."""
+
+    def __getitem__(self, item: Any) -> Any:
+        return self
+
+
+def modules() -> dict[str, ModuleType]:
+    """Module name -> module, to be put into `sys.modules` of the worker."""
+    nl = NkiModule("neuronxcc.nki.language", language.NAMESPACE, language.NOT_MODELLED)
+    nisa = NkiModule("neuronxcc.nki.isa", isa.NAMESPACE, isa.NOT_MODELLED)
+    constants = NkiModule(
+        "neuronxcc.nki.isa.constants", {n: isa.NAMESPACE[n] for n in ("engine", "oob_mode")}
+    )
+    nisa.__dict__["constants"] = constants
+    annotation = _TensorAnnotation()
+    nt = NkiModule("neuronxcc.nki.typing", {"tensor": annotation})
+    decorators = {name: _decorator for name in ("jit", "trace", "baremetal", "benchmark", "profile")}
+    nki = NkiModule(
+        "neuronxcc.nki",
+        decorators | {"language": nl, "isa": nisa, "typing": nt, "tensor": annotation},
+        frozenset({"simulate_kernel", "compiler", "FrameworkKernel"}),
+    )
+    root = NkiModule("neuronxcc", {"nki": nki})
+    nl.__dict__["par_dim"] = ParDim
+    return {m.__name__: m for m in (root, nki, nl, nisa, constants, nt)}

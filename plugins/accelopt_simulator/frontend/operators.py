@@ -1,0 +1,50 @@
+"""Operators on tiles. They map to the `nl` functions of the same name, without partition broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from accelopt_simulator.frontend.lower import binary, in_place
+from accelopt_simulator.frontend.tile import Tile
+
+_BINARY = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power",
+    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+    "eq": "equal", "ne": "not_equal",
+}  # fmt: skip
+_IN_PLACE = {"iadd": "add", "isub": "subtract", "imul": "multiply", "itruediv": "divide"}
+_COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
+
+
+def _forward(op: str, comparison: bool) -> Callable[[Tile, Any], Any]:
+    def operate(self: Tile, other: Any) -> Any:
+        if other is None:
+            return NotImplemented
+        dtype = bool if comparison else None
+        return binary(op, self, other, dtype=dtype, partition_broadcast=False)
+
+    return operate
+
+
+def _reflected(op: str) -> Callable[[Tile, Any], Any]:
+    return lambda self, other: binary(op, other, self, partition_broadcast=False)
+
+
+def _augmented(op: str) -> Callable[[Tile, Any], Any]:
+    return lambda self, other: in_place(self, op, other)
+
+
+def _negative(self: Tile) -> Tile:
+    return binary("multiply", self, -1.0, dtype=self.dtype)
+
+
+def install() -> None:
+    """Give `Tile` its operators; called once when the front end is loaded."""
+    for name, op in _BINARY.items():
+        setattr(Tile, f"__{name}__", _forward(op, name in _COMPARISONS))
+        if name not in _COMPARISONS:
+            setattr(Tile, f"__r{name}__", _reflected(op))
+    for name, op in _IN_PLACE.items():
+        setattr(Tile, f"__{name}__", _augmented(op))
+    Tile.__neg__ = _negative  # type: ignore[attr-defined]

@@ -1,0 +1,175 @@
+"""Source rewriting before a kernel is traced, as the real tracer does it.
+
+* `for i in range(...)` in the kernel's own body becomes a sequential loop that is traced once.
+* `if` on a loop index becomes two complementary predicates with both branches traced; any other `if`
+  runs as Python.
+* A tile that has a name is marked when it is assigned (`x[...] = name`), since that is a copy, while an
+  unnamed result is written in place.
+
+Line numbers are kept, so diagnostics point at the kernel as it was written.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from accelopt_simulator.frontend.faults import KernelFault
+from accelopt_simulator.frontend.index import Mask
+from accelopt_simulator.frontend.lower import named
+from accelopt_simulator.frontend.session import KERNEL_FILENAME, current
+from accelopt_simulator.trace.schema import LoopKind
+
+RANGE, BRANCH, NAMED = "__nki_range__", "__nki_branch__", "__nki_named__"
+
+
+class _Rewriter(ast.NodeTransformer):
+    def __init__(self, kernel_name: str) -> None:
+        self.kernel_name = kernel_name
+        self.in_kernel = False
+        self.count = 0
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        outer, self.in_kernel = self.in_kernel, node.name == self.kernel_name
+        self.generic_visit(node)
+        self.in_kernel = outer
+        return node
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        self.generic_visit(node)
+        call = node.iter
+        if (
+            self.in_kernel
+            and isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Name)
+            and call.func.id == "range"
+        ):
+            call.func = ast.copy_location(ast.Name(RANGE, ast.Load()), call.func)
+        return node
+
+    def visit_If(self, node: ast.If) -> Any:
+        leaves = any(_leaves(statement) for statement in node.body + node.orelse)
+        self.generic_visit(node)
+        name = f"__nki_if_{self.count}__"
+        self.count += 1
+        test = _call(BRANCH, [node.test, ast.Constant(leaves)], node)
+        begin = ast.Assign([ast.Name(name, ast.Store())], test)
+        then = ast.If(_method(name, "then"), node.body, [])
+        statements: list[ast.stmt] = [begin, then]
+        if node.orelse:
+            statements.append(ast.If(_method(name, "otherwise"), node.orelse, []))
+        statements.append(ast.Expr(_method(name, "end")))
+        for statement in statements:
+            ast.copy_location(statement, node)
+            ast.fix_missing_locations(statement)
+        return statements
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        if any(isinstance(target, ast.Subscript) for target in node.targets):
+            node.value = _mark(node.value)
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        self.generic_visit(node)
+        node.value = _mark(node.value)
+        return node
+
+
+def _mark(value: ast.expr) -> ast.expr:
+    return _call(NAMED, [value], value) if isinstance(value, ast.Name) else value
+
+
+def _call(function: str, args: list[ast.expr], at: ast.AST) -> ast.Call:
+    call = ast.Call(ast.Name(function, ast.Load()), args, [])
+    ast.copy_location(call, at)
+    ast.fix_missing_locations(call)
+    return call
+
+
+def _method(name: str, method: str) -> ast.Call:
+    return ast.Call(ast.Attribute(ast.Name(name, ast.Load()), method, ast.Load()), [], [])
+
+
+def _leaves(node: ast.AST) -> bool:
+    """Whether a statement can leave the branch it stands in (break, continue, return)."""
+    if isinstance(node, (ast.Break, ast.Continue, ast.Return)):
+        return True
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+        return False
+    return any(_leaves(child) for child in ast.iter_child_nodes(node))
+
+
+class _PlainBranch:
+    """A condition that Python could decide."""
+
+    def __init__(self, holds: bool) -> None:
+        self.holds = holds
+
+    def then(self) -> bool:
+        return self.holds
+
+    def otherwise(self) -> bool:
+        return not self.holds
+
+    def end(self) -> None:
+        pass
+
+
+class _SymbolicBranch:
+    """A condition on loop indices: both branches are traced, each under its predicate."""
+
+    def __init__(self, mask: Mask) -> None:
+        self.mask = mask
+        self.active = False
+
+    def _replace(self, mask: Mask | None) -> None:
+        predicates = current().predicates
+        if self.active:
+            predicates.pop()
+        self.active = mask is not None
+        if mask is not None:
+            predicates.append(mask.predicate)
+
+    def then(self) -> bool:
+        self._replace(self.mask)
+        return True
+
+    def otherwise(self) -> bool:
+        self._replace(~self.mask)
+        return True
+
+    def end(self) -> None:
+        self._replace(None)
+
+
+def branch(test: Any, leaves: bool) -> _PlainBranch | _SymbolicBranch:
+    """What an `if` statement of a kernel became."""
+    if not isinstance(test, Mask):
+        return _PlainBranch(bool(test))
+    if test.shape:
+        bool(test)  # raises the fault for conditions on an arange
+    if leaves:
+        raise KernelFault(
+            "err_dynamic_control_flow_not_supported",
+            "break, continue or return under a condition on a loop index",
+            hint="the body is traced once; use masks instead of leaving it",
+        )
+    return _SymbolicBranch(test)
+
+
+def traced_range(*args: Any) -> Iterator[Any]:
+    """`range` in the kernel's own body: a sequential loop that is traced once."""
+    return current().loop(LoopKind.SEQUENTIAL, args)
+
+
+def compile_kernel(text: str, kernel_name: str) -> tuple[Any, dict[str, Any]]:
+    """Code object of the rewritten file and the names its module needs.
+
+    Raises:
+        SyntaxError: the file does not parse.
+    """
+    tree = _Rewriter(kernel_name).visit(ast.parse(text, KERNEL_FILENAME))
+    code = compile(tree, KERNEL_FILENAME, "exec", dont_inherit=True)
+    return code, {RANGE: traced_range, BRANCH: branch, NAMED: named}

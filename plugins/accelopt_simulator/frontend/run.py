@@ -1,0 +1,174 @@
+"""Runs a kernel file under the tracer and returns a trace or diagnostics. Worker side only."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from accelopt_simulator.dtypes import code_of
+from accelopt_simulator.frontend import operators
+from accelopt_simulator.frontend.faults import KernelFault
+from accelopt_simulator.frontend.neuronxcc_nki.modules import KernelFunction, modules
+from accelopt_simulator.frontend.rewrite import compile_kernel
+from accelopt_simulator.frontend.session import KERNEL_FILENAME, Session, tracing
+from accelopt_simulator.frontend.tile import Tile, new_tensor, whole_index
+from accelopt_simulator.trace.schema import Space, TensorRole, Trace
+
+DIALECT = "neuronxcc.nki"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceRequest:
+    """What the worker is asked.
+
+    Attributes:
+        text: the kernel file.
+        entry: name of its kernel function.
+        arguments: per kernel argument `(shape, dtype name)`, or a plain number.
+    """
+
+    text: str
+    entry: str
+    arguments: tuple[tuple[tuple[int, ...], str] | float | int, ...]
+
+
+@dataclass(kw_only=True)
+class TraceResult:
+    """A trace, or why there is none.
+
+    Attributes:
+        trace: the trace; None when the kernel broke a rule.
+        status: `ok`, `load_error`, `unsupported_op` or `constraint_violation`.
+        diagnostics: plain dictionaries with the fields of `accelopt.Diagnostic`.
+    """
+
+    trace: Trace | None = None
+    status: str = "ok"
+    diagnostics: list[dict[str, Any]] = field(default_factory=list)
+
+
+def trace_kernel(request: TraceRequest) -> TraceResult:
+    """Run the kernel once, symbolically. Never raises for a kernel's fault."""
+    session = Session(DIALECT, request.entry)
+    try:
+        with tracing(session):
+            trace = _trace(request, session)
+    except KernelFault as fault:
+        return TraceResult(
+            status="unsupported_op" if fault.unsupported else "constraint_violation",
+            diagnostics=[
+                {
+                    "rule": fault.rule,
+                    "message": fault.message,
+                    "line": _line_of(fault),
+                    "required": fault.required,
+                    "limit": fault.limit,
+                    "hint": fault.hint,
+                }
+            ],
+        )
+    except SyntaxError as error:
+        return _load_error("syntax_error", f"the file does not parse: {error.msg}", error.lineno)
+    except RecursionError as error:
+        return _load_error("recursion", "the kernel recurses too deeply", _line_of(error))
+    except MemoryError:
+        return TraceResult(
+            status="out_of_memory",
+            diagnostics=[{"rule": "memory_limit", "message": "the kernel ran out of memory"}],
+        )
+    except Exception as error:  # noqa: BLE001 - whatever hostile code raises is its own fault
+        name = type(error).__name__
+        return _load_error(name, f"{name}: {error}"[:500], _line_of(error))
+    return TraceResult(trace=trace)
+
+
+def _trace(request: TraceRequest, session: Session) -> Trace:
+    operators.install()
+    # The dialect's modules stay in place while the kernel runs: kernels import again in their body.
+    sys.modules.update(modules())
+    code, names = compile_kernel(request.text, request.entry)
+    namespace: dict[str, Any] = {"__name__": "kernel_module", "__builtins__": __builtins__} | names
+    exec(code, namespace)  # noqa: S102 - this is the worker whose job that is
+    function = namespace.get(request.entry)
+    if isinstance(function, KernelFunction):
+        function = function.function
+    if not callable(function):
+        raise KernelFault("no_kernel", f"the file defines no function {request.entry!r}")
+    arguments = [_argument(spec, index) for index, spec in enumerate(request.arguments)]
+    _check_signature(function, arguments)
+    results = function(*arguments)
+    session.check_finished()
+    _declare_outputs(results, session)
+    return session.builder.finish()
+
+
+def _argument(spec: tuple[tuple[int, ...], str] | float | int, index: int) -> Any:
+    if not isinstance(spec, tuple):
+        return spec
+    shape, dtype = spec
+    return new_tensor(
+        tuple(shape), code_of(np.dtype(dtype)), Space.HBM, role=TensorRole.INPUT, index=index,
+        name=f"arg{index}",
+    )  # fmt: skip
+
+
+def _check_signature(function: Any, arguments: list[Any]) -> None:
+    code = function.__code__
+    most = code.co_argcount
+    least = most - len(function.__defaults__ or ())
+    variable = bool(code.co_flags & 0x04)
+    if len(arguments) < least or (len(arguments) > most and not variable):
+        raise KernelFault(
+            "wrong_number_of_arguments",
+            f"the task calls the kernel with {len(arguments)} arguments, it takes {most}",
+            required=most,
+            limit=len(arguments),
+        )
+
+
+def _declare_outputs(results: Any, session: Session) -> None:
+    values = list(results) if isinstance(results, (list, tuple)) else [results]
+    if not values or any(not isinstance(v, Tile) for v in values):
+        raise KernelFault(
+            "err_tensor_output_not_written_to",
+            "the kernel does not return a tensor",
+            hint="return the shared_hbm tensor that holds the result",
+        )
+    seen: set[int] = set()
+    for index, tile in enumerate(values):
+        row = session.builder.tensors[tile.tensor]
+        if tile.space is not Space.HBM:
+            raise KernelFault(
+                "err_unsupported_memory",
+                f"the kernel returns a tensor in {tile.space.name.lower()}",
+                limit="hbm",
+                hint="store it to a shared_hbm tensor and return that",
+            )
+        if row.role is not TensorRole.LOCAL or tile.tensor in seen:
+            raise KernelFault(
+                "bad_result", "the kernel returns an input, or the same tensor twice"
+            )
+        if row.alias >= 0 or tile.index != whole_index(row.shape):
+            raise KernelFault("bad_result", "the kernel returns a view; return the whole tensor")
+        row.role, row.index = TensorRole.OUTPUT, index
+        seen.add(tile.tensor)
+
+
+def _line_of(error: BaseException) -> int | None:
+    """Innermost line of the kernel file in a traceback."""
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == KERNEL_FILENAME
+    ]
+    return lines[-1] if lines else None
+
+
+def _load_error(rule: str, message: str, line: int | None) -> TraceResult:
+    return TraceResult(
+        status="load_error", diagnostics=[{"rule": rule, "message": message, "line": line}]
+    )

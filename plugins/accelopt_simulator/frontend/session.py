@@ -1,0 +1,147 @@
+"""The tracing session: where instructions go while a kernel runs, and which line it is at."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from accelopt_simulator.frontend.faults import KernelFault
+from accelopt_simulator.frontend.index import Index, as_index
+from accelopt_simulator.trace.builder import (
+    Affine,
+    Instruction,
+    Operand,
+    Predicate,
+    TraceBuilder,
+)
+from accelopt_simulator.trace.schema import Engine, LoopKind
+
+MAX_INSTRUCTIONS = 4_000_000
+"""More than any real kernel; a runaway unrolled loop ends here instead of filling memory."""
+
+KERNEL_FILENAME = "<kernel>"
+"""File name the kernel is compiled under, so that its frames can be told from ours."""
+
+
+class Session:
+    """One kernel being traced.
+
+    Attributes:
+        builder: what has been recorded.
+        predicates: conditions of the enclosing symbolic `if` branches.
+        closed_loops: loops that have been left; tiles made in them are out of scope.
+        notes: findings that do not stop the kernel, as diagnostics.
+    """
+
+    def __init__(self, dialect: str, entry: str) -> None:
+        self.builder = TraceBuilder(dialect=dialect, entry=entry)
+        self.predicates: list[Predicate] = []
+        self.closed_loops: set[int] = set()
+        self.notes: list[dict[str, Any]] = []
+
+    def line(self) -> int:
+        """Line of the kernel file that is being executed; 0 when there is none."""
+        frame = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code.co_filename == KERNEL_FILENAME:
+                return frame.f_lineno
+            frame = frame.f_back  # type: ignore[assignment]
+        return 0
+
+    def emit(
+        self,
+        op: str,
+        operands: list[Operand],
+        *,
+        engine: Engine = Engine.UNKNOWN,
+        attrs: dict[str, Any] | None = None,
+        predicate: Predicate = (),
+    ) -> Instruction:
+        """Record an instruction under the current conditions."""
+        if len(self.builder.instructions) >= MAX_INSTRUCTIONS:
+            raise KernelFault(
+                "too_many_instructions",
+                "the kernel unrolls into too many instructions",
+                limit=MAX_INSTRUCTIONS,
+                hint="use nl.affine_range instead of nl.static_range",
+            )
+        conditions = tuple(clause for outer in self.predicates for clause in outer)
+        return self.builder.emit(
+            Instruction(op, engine, attrs or {}, conditions + predicate, operands, self.line())
+        )
+
+    def loop(self, kind: LoopKind, args: tuple[Any, ...]) -> Iterator[Index]:
+        """The iterator behind `nl.affine_range` and its kin: yields one symbolic index."""
+        start, stop, step = _bounds(args)
+        difference = stop - start
+        if difference.is_constant and difference.const <= 0:
+            return
+        loop = self.builder.open_loop(kind, start, stop, step, self.line())
+        yield Index(Affine.var(("loop", loop)))
+        # Not reached after break, return or an exception: then the loop stays open and
+        # `check_finished` refuses the kernel.
+        self.builder.close_loop(loop)
+        self.closed_loops.add(loop)
+
+    def check_finished(self) -> None:
+        """Refuse a kernel that left a traced loop early.
+
+        Raises:
+            KernelFault: a loop is still open.
+        """
+        if self.builder.open_loops:
+            line = self.builder.loops[self.builder.open_loops[-1]].line
+            raise KernelFault(
+                "loop_left_early",
+                f"the loop in line {line} is left by break or return; its body is traced once",
+                hint="use a mask or an `if` on the loop index, or nl.static_range",
+            )
+
+    def in_scope(self, scope: int) -> bool:
+        """Whether a tile made in loop `scope` may still be used."""
+        return scope not in self.closed_loops
+
+
+def _bounds(args: tuple[Any, ...]) -> tuple[Affine, Affine, int]:
+    if not 1 <= len(args) <= 3:
+        raise KernelFault("bad_range", "a loop range takes one to three arguments")
+    indices = [as_index(a) for a in args]
+    if any(i is None or i.ndim for i in indices):
+        raise KernelFault("bad_range", "a loop range needs integers or loop indices")
+    affines = [i.affine for i in indices if i is not None]
+    start, stop = (Affine(0), affines[0]) if len(affines) == 1 else (affines[0], affines[1])
+    if len(affines) < 3:
+        return start, stop, 1
+    if not affines[2].is_constant or affines[2].const <= 0:
+        raise KernelFault("bad_range", "the step of a loop range must be a positive constant")
+    return start, stop, affines[2].const
+
+
+_current: list[Session] = []
+
+
+@contextmanager
+def tracing(session: Session) -> Iterator[Session]:
+    """Make `session` the current one."""
+    _current.append(session)
+    try:
+        yield session
+    finally:
+        _current.pop()
+
+
+def current() -> Session:
+    """The session of the kernel being traced.
+
+    Raises:
+        KernelFault: no kernel is being traced.
+    """
+    if not _current:
+        raise KernelFault(
+            "err_nki_api_outside_of_nki_kernel",
+            "an NKI call was made outside of a kernel",
+            hint="call it inside the function decorated with nki.jit",
+        )
+    return _current[-1]

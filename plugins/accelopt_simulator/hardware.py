@@ -1,0 +1,133 @@
+"""Device specifications and engine constants, each with its source.
+
+Sources: [doc] AWS Neuron documentation; [meas] derived from published AccelOpt counters (the figures of
+`trainium-performance-model`); [nkibench] the constants NKIBench's roofline uses; [own] our derivation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accelopt.device import DeviceSpec
+
+TRN1 = DeviceSpec(
+    name="trn1",
+    title="Trainium 1 (one NeuronCore-v2)",
+    hbm_bandwidth_bytes_per_s=410 * 2**30,
+    fp32_matmul_flops_per_s=23.75e12,
+    vector_flops_per_s=286.72e9,
+    sbuf_bytes_per_partition=(192 - 16) * 1024,
+    psum_bytes_per_partition=16 * 1024,
+    sources={
+        "hbm_bandwidth_bytes_per_s": "NKIBench roofline, 410 GiB/s",
+        "fp32_matmul_flops_per_s": "NKIBench roofline",
+        "vector_flops_per_s": "NKIBench roofline: 2 engines x 128 lanes x 1.12 GHz",
+        "sbuf_bytes_per_partition": "Neuron documentation: 192 KiB minus 16 KiB reserved",
+        "psum_bytes_per_partition": "Neuron documentation: 8 banks of 2 KiB",
+    },
+)
+
+TRN2 = DeviceSpec(
+    name="trn2",
+    title="Trainium 2 (one physical NeuronCore-v3)",
+    hbm_bandwidth_bytes_per_s=362.5e9,
+    fp32_matmul_flops_per_s=19.66e12,
+    vector_flops_per_s=245.76e9,
+    sbuf_bytes_per_partition=(224 - 16) * 1024,
+    psum_bytes_per_partition=16 * 1024,
+    sources={
+        "hbm_bandwidth_bytes_per_s": "our derivation: 2.9 TB/s per chip / 8 cores",
+        "fp32_matmul_flops_per_s": "our derivation: 128 x 128 x 2 FLOP x 2.4 GHz / 4 passes",
+        "vector_flops_per_s": "our derivation: 2 engines x 128 lanes x 0.96 GHz",
+        "sbuf_bytes_per_partition": "Neuron documentation 224 KiB; 16 KiB reserved as on Trainium 1",
+        "psum_bytes_per_partition": "Neuron documentation: 8 banks of 2 KiB",
+    },
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """Constants of the latency model. Times in nanoseconds, clocks in GHz.
+
+    Attributes:
+        version: what the figures are to be called; says when they are not calibrated.
+        pe_ghz: effective tensor-engine rate [meas trn1 2.37-2.45; documented 2.8 is not reached].
+        act_ghz, dve_ghz, pool_ghz: scalar, vector, gpsimd clocks [doc].
+        fp32_passes: column-cycles per column of an fp32 matmul [doc, meas].
+        broadcast_passes: of a partition broadcast by a ones matmul [meas: one pass, two cycles].
+        min_cycles: least initiation interval of vector and scalar instructions [doc: about 64].
+        act_overhead_ns: per scalar instruction [meas 41-65].
+        dve_overhead_ns: per vector instruction, stands for exposed dependency latency [meas 60-200].
+        pool_start_cycles: start-up of a gpsimd instruction [doc: about 150].
+        reciprocal_factor: vector cycles per element of fp32 reciprocal [meas about 2; doc says 8].
+        dma_engines: DMA engines of a core [doc].
+        dma_row_ns: per contiguous row, per engine [meas 30-35].
+        dma_engine_bytes_per_ns: per engine [meas 18.8 on trn1; from a screenshot 24.5 on trn2].
+        dma_latency_ns: from the last byte to the first consumer [img about 2 us].
+        pe_latency_ns, act_latency_ns, dve_latency_ns: result latency seen by dependents [prior].
+        semaphore_ns: hop between engines [prior 30-60].
+        trigger_ns: a store's trigger on the gpsimd queue [meas 60].
+        buffer_copies: physical copies the compiler gives a tile in a loop [prior 2-4].
+        sbuf_keep_bytes: per partition, what repeated loads may be kept in [meas about 150 KiB].
+        overhead_us: fixed overhead of a profiled run [meas about 95].
+        peak_flops_bandwidth_ratio: profiler's balance point.
+        hfu_peak_flops_per_s: what the profiler divides by for utilisation.
+    """
+
+    version: str
+    pe_ghz: float
+    act_ghz: float
+    dve_ghz: float
+    pool_ghz: float
+    fp32_passes: int = 4
+    broadcast_passes: int = 2
+    min_cycles: int = 64
+    act_overhead_ns: float = 45.0
+    dve_overhead_ns: float = 120.0
+    pool_start_cycles: int = 150
+    reciprocal_factor: int = 2
+    dma_engines: int = 16
+    dma_row_ns: float
+    dma_engine_bytes_per_ns: float
+    dma_latency_ns: float
+    pe_latency_ns: float = 200.0
+    act_latency_ns: float = 160.0
+    dve_latency_ns: float = 160.0
+    semaphore_ns: float = 30.0
+    trigger_ns: float = 60.0
+    buffer_copies: int = 2
+    sbuf_keep_bytes: int = 150 * 1024
+    overhead_us: float = 95.0
+    peak_flops_bandwidth_ratio: float
+    hfu_peak_flops_per_s: float
+
+
+TRN1_TIMING = Timing(
+    version="trn1-uncalibrated-1",
+    pe_ghz=2.45,
+    act_ghz=1.4,
+    dve_ghz=1.12,
+    pool_ghz=1.4,
+    dma_row_ns=30.0,
+    dma_engine_bytes_per_ns=18.8,
+    dma_latency_ns=2000.0,
+    peak_flops_bandwidth_ratio=223.781463973542,
+    hfu_peak_flops_per_s=91.7504e12,
+)
+
+TRN2_TIMING = Timing(
+    version="trn2-uncalibrated-1",
+    pe_ghz=2.38,
+    act_ghz=1.2,
+    dve_ghz=0.96,
+    pool_ghz=1.2,
+    act_overhead_ns=50.0,
+    dve_overhead_ns=140.0,
+    dma_row_ns=20.0,
+    dma_engine_bytes_per_ns=24.5,
+    dma_latency_ns=1600.0,
+    sbuf_keep_bytes=178 * 1024,
+    overhead_us=22.0,
+    peak_flops_bandwidth_ratio=217.0,
+    hfu_peak_flops_per_s=78.6432e12,
+)

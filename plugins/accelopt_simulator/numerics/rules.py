@@ -1,0 +1,293 @@
+"""One numeric rule per instruction: what it computes on NumPy views.
+
+A rule is `rule(attrs) -> function(**operands)`. Operands are views by role, in their storage type;
+`where` is a Boolean grid of lanes to write, or None for all. Vector and scalar engines compute in
+float32 and cast to the destination's type at no cost (spec 1.14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accelopt_simulator.numerics.functions import (
+    ACTIVATION_FUNCTIONS,
+    BINARY_FUNCTIONS,
+    REDUCE_FUNCTIONS,
+    REDUCE_IDENTITY,
+    UNARY_FUNCTIONS,
+    outside_range,
+)
+
+Array = NDArray[Any]
+Operands = dict[str, Any]
+Apply = Callable[[Operands, Array | None], str | None]
+"""Runs one instance; returns the name of a numeric hazard it met, or None."""
+
+F32 = np.dtype(np.float32)
+
+
+def as_f32(value: Any) -> Any:
+    """An operand as float32: a view when it already is, a converted copy when not."""
+    if isinstance(value, np.ndarray):
+        return value if value.dtype == F32 else value.astype(F32)
+    return np.float32(value)
+
+
+def deliver(result: Array, dst: Array, where: Array | None) -> None:
+    """Write a float32 result to its destination: cast, and merge under a mask."""
+    if dst.dtype.kind in "iu":
+        info = np.iinfo(dst.dtype)
+        # Round to nearest even and saturate. Float32 can't state every integer limit: the largest
+        # one that it can is below 2**31 and 2**32.
+        with np.errstate(invalid="ignore"):
+            clipped = np.clip(np.rint(result.astype(np.float64)), info.min, info.max)
+            result = np.nan_to_num(clipped, nan=0.0).astype(dst.dtype)
+    elif result.dtype != dst.dtype:
+        result = result.astype(dst.dtype)
+    if where is None:
+        dst[...] = result
+    else:
+        np.copyto(dst, result, where=where)
+
+
+def _target(dst: Array, where: Array | None) -> tuple[Array, bool]:
+    """Where to compute: the destination itself when nothing stands in between."""
+    if where is None and dst.dtype == F32:
+        return dst, True
+    return np.empty(dst.shape, F32), False
+
+
+def _elementwise(function: Callable[[Operands, Array], str | None]) -> Apply:
+    def apply(operands: Operands, where: Array | None) -> str | None:
+        dst = operands["dst"]
+        out, direct = _target(dst, where)
+        hazard = function(operands, out)
+        if not direct:
+            deliver(out, dst, where)
+        return hazard
+
+    return apply
+
+
+def _tensor_tensor(attrs: dict[str, Any]) -> Apply:
+    function = BINARY_FUNCTIONS[attrs["op"]]
+
+    def compute(operands: Operands, out: Array) -> None:
+        function(as_f32(operands["data1"]), as_f32(operands["data2"]), out)
+
+    return _elementwise(compute)
+
+
+def _chain(attrs: dict[str, Any], index: int) -> Callable[[Any, Any, Array], None]:
+    """`data op operand` of a tensor_scalar stage, operand order and unary operators included."""
+    name = attrs[f"op{index}"]
+    if name in UNARY_FUNCTIONS:
+        unary = UNARY_FUNCTIONS[name]
+        return lambda data, operand, out: unary(data, out)
+    function = BINARY_FUNCTIONS[name]
+    if attrs.get(f"reverse{index}"):
+        return lambda data, operand, out: function(operand, data, out)
+    return lambda data, operand, out: function(data, operand, out)
+
+
+def _reduce_into(result: Array, name: str, target: Array, where: Array | None) -> None:
+    """Reduce all free axes of `result` into a `(P, 1)` target; masked-out lanes do not count."""
+    if where is not None:
+        result = np.where(where, result, np.float32(REDUCE_IDENTITY[name]))
+    axes = tuple(range(1, result.ndim))
+    column = REDUCE_FUNCTIONS[name].reduce(result, axis=axes, dtype=F32)
+    rows = None if where is None else where.any(axis=axes).reshape(target.shape)
+    deliver(column.reshape(target.shape), target, rows)
+
+
+def _tensor_scalar(attrs: dict[str, Any]) -> Apply:
+    first = _chain(attrs, 0)
+    second = _chain(attrs, 1) if "op1" in attrs else None
+    reduce_op = attrs.get("reduce_op", "add")
+
+    def apply(operands: Operands, where: Array | None) -> None:
+        dst = operands["dst"]
+        out, direct = _target(dst, where)
+        # `out` may be an input of the second stage's operand: read it before it is overwritten.
+        operand1 = as_f32(operands.get("operand1", 0.0))
+        if second is not None and isinstance(operand1, np.ndarray):
+            operand1 = operand1.copy()
+        first(as_f32(operands["data"]), as_f32(operands["operand0"]), out)
+        if second is not None:
+            second(out, operand1, out)
+        if "reduce_res" in operands:
+            _reduce_into(out, reduce_op, operands["reduce_res"], where)
+        if not direct:
+            deliver(out, dst, where)
+
+    return apply
+
+
+def _scalar_tensor_tensor(attrs: dict[str, Any]) -> Apply:
+    first, second = _chain(attrs, 0), _chain(attrs, 1)
+
+    def apply(operands: Operands, where: Array | None) -> None:
+        dst = operands["dst"]
+        middle = np.empty(dst.shape, F32)
+        first(as_f32(operands["data"]), as_f32(operands["operand0"]), middle)
+        out, direct = _target(dst, where)
+        second(middle, as_f32(operands["operand1"]), out)
+        if not direct:
+            deliver(out, dst, where)
+
+    return apply
+
+
+def _activation(attrs: dict[str, Any]) -> Apply:
+    name = attrs["op"]
+    function = ACTIVATION_FUNCTIONS[name]
+
+    def apply(operands: Operands, where: Array | None) -> str | None:
+        data, dst = as_f32(operands["data"]), operands["dst"]
+        scale, bias = operands.get("scale"), operands.get("bias")
+        x = data
+        if scale is not None:
+            x = np.multiply(data, as_f32(scale))
+        if bias is not None:
+            x = np.add(x, as_f32(bias))
+        bad = outside_range(name, x)
+        out, direct = _target(dst, where)
+        if np.may_share_memory(out, x):
+            out, direct = np.empty(dst.shape, F32), False
+        function(x, out)
+        hazard = None
+        if bad is not None:
+            out[bad] = np.nan
+            if where is None or bool((bad & where).any()):
+                hazard = f"activation_range:{name}"
+        if "reduce_res" in operands:
+            _reduce_into(out, "add", operands["reduce_res"], where)
+        if not direct:
+            deliver(out, dst, where)
+        return hazard
+
+    return apply
+
+
+def _reciprocal(attrs: dict[str, Any]) -> Apply:
+    def compute(operands: Operands, out: Array) -> None:
+        np.reciprocal(as_f32(operands["data"]), out=out)
+
+    return _elementwise(compute)
+
+
+def _copy(attrs: dict[str, Any]) -> Apply:
+    def apply(operands: Operands, where: Array | None) -> None:
+        src, dst = operands["src"], operands["dst"]
+        if src.dtype == dst.dtype:
+            if where is None:
+                dst[...] = src
+            else:
+                np.copyto(dst, src, where=where)
+        else:
+            deliver(as_f32(src), dst, where)
+
+    return apply
+
+
+def _memset(attrs: dict[str, Any]) -> Apply:
+    def apply(operands: Operands, where: Array | None) -> None:
+        dst, value = operands["dst"], operands["value"]
+        if where is None:
+            dst[...] = np.asarray(value).astype(dst.dtype)
+        else:
+            np.copyto(dst, np.asarray(value).astype(dst.dtype), where=where)
+
+    return apply
+
+
+def _tensor_reduce(attrs: dict[str, Any]) -> Apply:
+    name, axes = attrs["op"], tuple(attrs["axes"])
+    function, negate = REDUCE_FUNCTIONS[name], attrs.get("negate", False)
+
+    def apply(operands: Operands, where: Array | None) -> None:
+        data, dst = as_f32(operands["data"]), operands["dst"]
+        if where is not None:
+            data = np.where(where, data, np.float32(REDUCE_IDENTITY[name]))
+        result = function.reduce(data, axis=axes, dtype=F32)
+        if negate:
+            result = np.negative(result)
+        rows = None if where is None else where.any(axis=axes).reshape(dst.shape)
+        deliver(result.reshape(dst.shape), dst, rows)
+
+    return apply
+
+
+def _matmul(attrs: dict[str, Any]) -> Apply:
+    accumulate = attrs.get("accumulate") is True
+
+    def apply(operands: Operands, where: Array | None) -> None:
+        stationary, moving = as_f32(operands["stationary"]), as_f32(operands["moving"])
+        dst = operands["dst"]
+        rows = stationary.reshape(stationary.shape[0], -1).T
+        product = np.matmul(rows, moving.reshape(moving.shape[0], -1)).reshape(dst.shape)
+        if accumulate:
+            np.add(dst, product, out=product)
+        deliver(product, dst, where)
+
+    return apply
+
+
+def _transpose(attrs: dict[str, Any]) -> Apply:
+    def apply(operands: Operands, where: Array | None) -> None:
+        data, dst = operands["data"], operands["dst"]
+        deliver(as_f32(data).T, dst, where)
+
+    return apply
+
+
+def _partition_broadcast(attrs: dict[str, Any]) -> Apply:
+    def apply(operands: Operands, where: Array | None) -> None:
+        deliver(as_f32(operands["data"]), operands["dst"], where)
+
+    return apply
+
+
+def _scan(attrs: dict[str, Any]) -> Apply:
+    first, second = _chain(attrs, 0), _chain(attrs, 1)
+
+    def apply(operands: Operands, where: Array | None) -> None:
+        dst = operands["dst"]
+        rows = dst.shape[0]
+        data0 = np.ascontiguousarray(as_f32(operands["data0"]).reshape(rows, -1).T)
+        data1 = np.ascontiguousarray(as_f32(operands["data1"]).reshape(rows, -1).T)
+        out = np.empty_like(data0)
+        state = np.broadcast_to(as_f32(operands["initial"]), (rows, 1)).reshape(rows)
+        middle = np.empty(rows, F32)
+        for i in range(len(data0)):
+            first(data0[i], state, middle)
+            second(middle, data1[i], out[i])
+            state = out[i]
+        deliver(out.T.reshape(dst.shape), dst, where)
+
+    return apply
+
+
+RULES: MappingProxyType[str, Callable[[dict[str, Any]], Apply]] = MappingProxyType(
+    {
+        "dma_copy": _copy,
+        "nc_matmul": _matmul,
+        "nc_transpose": _transpose,
+        "partition_broadcast": _partition_broadcast,
+        "activation": _activation,
+        "tensor_tensor": _tensor_tensor,
+        "tensor_scalar": _tensor_scalar,
+        "scalar_tensor_tensor": _scalar_tensor_tensor,
+        "tensor_tensor_scan": _scan,
+        "tensor_reduce": _tensor_reduce,
+        "tensor_copy": _copy,
+        "reciprocal": _reciprocal,
+        "memset": _memset,
+    }
+)
+"""Opcode -> rule. An opcode of the instruction table without a row here is `unsupported_op`."""
