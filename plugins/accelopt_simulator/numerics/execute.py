@@ -31,6 +31,10 @@ class WorkLimitError(Exception):
     """The trace asks for more work or memory than any honest kernel of its kind."""
 
 
+class StorageLimitError(WorkLimitError):
+    """The trace asks for more memory than any honest kernel of its kind."""
+
+
 @dataclass
 class ExecutionResult:
     """Outputs of one run.
@@ -66,7 +70,7 @@ def check_work(trace: Trace, analysis: Analysis) -> None:
         raise WorkLimitError(f"{work:.3g} element operations, at most {MAX_WORK:.3g}")
     size = storage_bytes(plan_layouts(analysis))
     if size > MAX_STORAGE_BYTES:
-        raise WorkLimitError(f"{size} bytes of tensors, at most {MAX_STORAGE_BYTES}")
+        raise StorageLimitError(f"{size} bytes of tensors, at most {MAX_STORAGE_BYTES}")
 
 
 def _weights(trace: Trace) -> list[float]:

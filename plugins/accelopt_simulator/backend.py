@@ -1,0 +1,196 @@
+"""The simulator backend: screen the source, trace it in a worker, judge the trace."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from accelopt.backend import BASE_CAPABILITIES, Backend, Capability
+from accelopt.device import DeviceSpec
+from accelopt.entry_point import find_entry
+from accelopt.errors import TaskError
+from accelopt.evaluation import Diagnostic, Evaluation, EvaluationStatus, Stage
+from accelopt.kernel import Dialect, KernelSource, KernelTask
+from accelopt_simulator.frontend.run import TraceRequest
+from accelopt_simulator.hardware import Timing
+from accelopt_simulator.judge import Judge, Verdict, to_evaluation
+from accelopt_simulator.process.judges import JudgePool
+from accelopt_simulator.process.screening import screen_source
+from accelopt_simulator.process.worker import WorkerLimits, WorkerPool, WorkerResult
+
+JUDGE_VERSION = "1"
+"""Changes whenever the same kernel may be judged differently."""
+
+
+class SimulatorBackend(Backend):
+    """NKI on the CPU, for one device.
+
+    Args:
+        name: backend name.
+        device: what kernels are for.
+        timing: cost constants.
+        limits: what a candidate may use while it is traced.
+        judges: judge processes; by default one per core.
+        judge_wall_s: time limit of one judgement.
+    """
+
+    capabilities = BASE_CAPABILITIES | {
+        Capability.ESTIMATE,
+        Capability.COUNTERS,
+        Capability.DIALECT_NEURONXCC_NKI,
+    }
+
+    def __init__(
+        self,
+        name: str,
+        device: DeviceSpec,
+        timing: Timing,
+        *,
+        limits: WorkerLimits | None = None,
+        judges: int | None = None,
+        judge_wall_s: float = 180.0,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.device = device
+        self.timing = timing
+        self.description = f"CPU simulator of {device.title}, latency model {timing.version}"
+        self.version = f"judge-{JUDGE_VERSION}/{timing.version}"
+        self._limits = limits or WorkerLimits()
+        self._judges = judges or os.cpu_count() or 1
+        self._judge_wall_s = judge_wall_s
+        self._lock = threading.Lock()
+        self._folder: Path | None = None
+        self._workers: WorkerPool | None = None
+        self._pool: JudgePool | None = None
+        self._inline = Judge(device, timing)
+        self._inline_lock = threading.Lock()
+
+    def _start(self) -> tuple[WorkerPool, JudgePool]:
+        """Processes start with the first evaluation, not when the backend is listed."""
+        with self._lock:
+            if self._workers is None or self._pool is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="accelopt-simulator-"))
+                self._workers = WorkerPool(self._limits)
+                self._pool = JudgePool(
+                    self.device,
+                    self.timing,
+                    self._folder,
+                    size=self._judges,
+                    wall_s=self._judge_wall_s,
+                )
+                atexit.register(self.close)
+            return self._workers, self._pool
+
+    def _run(
+        self,
+        task: KernelTask,
+        source: KernelSource,
+        stages: frozenset[Stage],
+        seeds: tuple[int, ...],
+    ) -> Evaluation:
+        started = time.monotonic()
+        verdict = self._verdict(task, source, stages, seeds)
+        return to_evaluation(
+            verdict,
+            task=task.name,
+            backend=self.name,
+            source_sha256=source.sha256,
+            calibration=self.timing.version,
+            started=started,
+        )
+
+    def _verdict(
+        self,
+        task: KernelTask,
+        source: KernelSource,
+        stages: frozenset[Stage],
+        seeds: tuple[int, ...],
+    ) -> Verdict:
+        workers, pool = self._start()
+        if source.dialect is not Dialect.NEURONXCC_NKI:
+            return _failed(
+                EvaluationStatus.LOAD_ERROR,
+                "unsupported_dialect",
+                f"this backend does not load kernels of the dialect {source.dialect.value!r}",
+            )
+        findings = screen_source(source.text)
+        if findings:
+            return Verdict(status=EvaluationStatus.REJECTED, diagnostics=tuple(findings))
+        try:
+            entry = source.entry or find_entry(source.text, source.filename)
+        except TaskError as error:
+            return _failed(EvaluationStatus.LOAD_ERROR, "no_kernel", error.message)
+        request = TraceRequest(text=source.text, entry=entry, arguments=_arguments(task))
+        result = workers.trace(request)
+        if result.status != "ok":
+            return _from_worker(result)
+        judge = self._judge_call(task, pool)
+        verdict = judge(result.trace_bytes, stages, seeds)
+        if verdict.status is EvaluationStatus.OK and Stage.CORRECTNESS in stages:
+            # A front end that the candidate patched, or a kernel that is not deterministic, gives
+            # another trace the second time, in a fresh process.
+            again = workers.trace(request)
+            if again.trace_bytes != result.trace_bytes:
+                return _failed(
+                    EvaluationStatus.REJECTED,
+                    "trace_not_reproducible",
+                    "a second, fresh run of the kernel gave another trace",
+                )
+        return verdict
+
+    def _judge_call(
+        self, task: KernelTask, pool: JudgePool
+    ) -> Callable[[bytes, frozenset[Stage], tuple[int, ...]], Verdict]:
+        if task.locator:
+            return lambda data, stages, seeds: pool.judge(task.locator, data, stages, seeds)
+
+        def inline(data: bytes, stages: frozenset[Stage], seeds: tuple[int, ...]) -> Verdict:
+            with self._inline_lock:
+                return self._inline.judge(task, data, stages, seeds)
+
+        return inline
+
+    def close(self) -> None:
+        """End all processes and remove shared inputs."""
+        with self._lock:
+            workers, pool, folder = self._workers, self._pool, self._folder
+            self._workers = self._pool = self._folder = None
+        if workers is not None:
+            workers.close()
+        if pool is not None:
+            pool.close()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        atexit.unregister(self.close)
+
+
+def _arguments(task: KernelTask) -> tuple[Any, ...]:
+    return tuple(
+        spec.value if spec.value is not None else (spec.shape, spec.dtype) for spec in task.arguments
+    )
+
+
+def _from_worker(result: WorkerResult) -> Verdict:
+    """A verdict from what a worker said. Its words are shown, never trusted: they can only fail it."""
+    status = EvaluationStatus(result.status)
+    diagnostics = []
+    for item in result.diagnostics:
+        try:
+            diagnostics.append(Diagnostic.model_validate(item))
+        except ValidationError:
+            diagnostics.append(Diagnostic(rule="worker_result", message="an unreadable diagnostic"))
+    return Verdict(status=status, diagnostics=tuple(diagnostics))
+
+
+def _failed(status: EvaluationStatus, rule: str, message: str) -> Verdict:
+    return Verdict(status=status, diagnostics=(Diagnostic(rule=rule, message=message),))

@@ -1,0 +1,85 @@
+"""Length-prefixed messages over pipes: a JSON head and a binary body.
+
+A message is two u64 lengths (little endian), the head as UTF-8 JSON, then the body. Lengths are checked
+before anything is read into memory: one side of the pipe may be hostile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import struct
+import time
+from typing import Any
+
+_LENGTHS = struct.Struct("<QQ")
+
+
+class FrameError(Exception):
+    """The other side sent something that is not a message, or too much."""
+
+
+class FrameTimeoutError(Exception):
+    """The other side did not answer in time."""
+
+
+def send(fd: int, head: dict[str, Any], body: bytes = b"") -> None:
+    """Write one message.
+
+    Raises:
+        OSError: the other side is gone.
+    """
+    text = json.dumps(head).encode()
+    view = memoryview(_LENGTHS.pack(len(text), len(body)) + text + body)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def receive(
+    fd: int, *, max_bytes: int, deadline: float | None = None
+) -> tuple[dict[str, Any], bytes] | None:
+    """Read one message.
+
+    Args:
+        fd: the pipe.
+        max_bytes: most bytes of head and body together.
+        deadline: `time.monotonic()` value to give up at; None waits for ever.
+
+    Returns:
+        head and body; None when the other side closed the pipe first.
+
+    Raises:
+        FrameError: malformed or too large.
+        FrameTimeoutError: the deadline passed.
+    """
+    start = _read(fd, _LENGTHS.size, deadline)
+    if start is None:
+        return None
+    head_size, body_size = _LENGTHS.unpack(start)
+    if head_size + body_size > max_bytes:
+        raise FrameError(f"a message of {head_size + body_size} bytes, at most {max_bytes}")
+    data = _read(fd, head_size + body_size, deadline)
+    if data is None:
+        return None
+    try:
+        head = json.loads(data[:head_size])
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"a message head is not JSON: {error}") from None
+    if not isinstance(head, dict):
+        raise FrameError("a message head is not an object")
+    return head, bytes(data[head_size:])
+
+
+def _read(fd: int, size: int, deadline: float | None) -> bytearray | None:
+    data = bytearray()
+    while len(data) < size:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([fd], [], [], left)[0]:
+                raise FrameTimeoutError
+        chunk = os.read(fd, min(1 << 20, size - len(data)))
+        if not chunk:
+            return None
+        data += chunk
+    return data

@@ -1,0 +1,148 @@
+"""The parent's side of the judge processes: a bounded pool, each with a time limit per evaluation."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from accelopt.device import DeviceSpec
+from accelopt.errors import TaskError
+from accelopt.evaluation import Diagnostic, EvaluationStatus, Profile, SeedResult, Stage
+from accelopt_simulator.hardware import Timing
+from accelopt_simulator.judge import Verdict
+from accelopt_simulator.latency.model import LatencyReport
+from accelopt_simulator.process import frames
+from accelopt_simulator.process.child import Child, clean_environment
+
+JUDGE_MODULE = "accelopt_simulator.process.judge_main"
+MAX_RESULT_BYTES = 64 << 20
+
+
+class JudgePool:
+    """Up to `size` judge processes, started when needed and kept."""
+
+    def __init__(
+        self, device: DeviceSpec, timing: Timing, cache_dir: Path, *, size: int, wall_s: float
+    ) -> None:
+        self._head = {
+            "device": device.model_dump(),
+            "timing": dataclasses.asdict(timing),
+            "cache_dir": str(cache_dir),
+        }
+        self._cache_dir = cache_dir
+        self.wall_s = wall_s
+        self._slots: queue.SimpleQueue[Child | None] = queue.SimpleQueue()
+        for _ in range(size):
+            self._slots.put(None)
+        self._children: set[Child] = set()
+        self._lock = threading.Lock()
+
+    def judge(
+        self, locator: str, trace_bytes: bytes, stages: frozenset[Stage], seeds: Sequence[int]
+    ) -> Verdict:
+        """Have a trace judged; waits for a free judge.
+
+        Raises:
+            TaskError: the task can't be found again in the judge's process.
+            OSError: no process could be started.
+        """
+        child = self._slots.get()
+        try:
+            if child is None or child.process.poll() is not None:
+                if child is not None:
+                    self._end(child)
+                child = self._start()
+            head = self._head | {
+                "locator": locator,
+                "stages": sorted(stages),
+                "seeds": list(seeds),
+            }
+            verdict, alive = self._ask(child, head, trace_bytes)
+            if not alive:
+                self._end(child)
+                child = None
+            return verdict
+        except BaseException:
+            if child is not None:
+                self._end(child)
+                child = None
+            raise
+        finally:
+            self._slots.put(child)
+
+    def _ask(self, child: Child, head: dict[str, Any], body: bytes) -> tuple[Verdict, bool]:
+        deadline = time.monotonic() + self.wall_s
+        try:
+            frames.send(child.request_fd, head, body)
+            message = frames.receive(child.result_fd, max_bytes=MAX_RESULT_BYTES, deadline=deadline)
+        except frames.FrameTimeoutError:
+            return _failed(
+                EvaluationStatus.TIMEOUT, "wall_limit", f"judging took over {self.wall_s:g} s"
+            ), False
+        except (frames.FrameError, OSError):
+            message = None
+        if message is None:
+            code = child.process.poll()
+            if code is None or code in (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT):
+                return _failed(
+                    EvaluationStatus.OUT_OF_MEMORY, "memory_limit", "judging ran out of memory"
+                ), False
+            raise RuntimeError(f"a judge process ended with code {code}")
+        answer = message[0]
+        if "broken" in answer:
+            raise TaskError(answer["broken"])
+        return unpack(answer["verdict"]), True
+
+    def _start(self) -> Child:
+        # The judge may need plugins of the user's: it keeps the variables that select them.
+        extra = {k: v for k, v in os.environ.items() if k in ("ACCELOPT_BLOCK_PLUGINS", "HOME")}
+        child = Child(
+            JUDGE_MODULE, cwd=str(self._cache_dir), environment=clean_environment(**extra)
+        )
+        with self._lock:
+            self._children.add(child)
+        return child
+
+    def _end(self, child: Child) -> None:
+        with self._lock:
+            self._children.discard(child)
+        child.end()
+
+    def close(self) -> None:
+        """End all judges."""
+        with self._lock:
+            children, self._children = self._children, set()
+        for child in children:
+            child.end()
+
+
+def unpack(data: dict[str, Any]) -> Verdict:
+    """A verdict from plain data."""
+    report = data["report"]
+    return Verdict(
+        status=EvaluationStatus(data["status"]),
+        diagnostics=tuple(Diagnostic.model_validate(d) for d in data["diagnostics"]),
+        trace_hash=data["trace_hash"],
+        seeds=tuple(SeedResult.model_validate(s) for s in data["seeds"]),
+        report=None
+        if report is None
+        else LatencyReport(
+            **report
+            | {
+                "profile": Profile.model_validate(report["profile"]),
+                "line_facts": {int(k): v for k, v in report["line_facts"].items()},
+                "notes": tuple(report["notes"]),
+            }
+        ),
+    )
+
+
+def _failed(status: EvaluationStatus, rule: str, message: str) -> Verdict:
+    return Verdict(status=status, diagnostics=(Diagnostic(rule=rule, message=message),))

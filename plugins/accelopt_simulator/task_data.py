@@ -1,0 +1,77 @@
+"""Inputs and right answers of a task, drawn once per seed and shared by all judges of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accelopt.kernel import KernelArgument, KernelTask
+
+
+class TaskData:
+    """Draws, keeps and reloads what a kernel is compared on.
+
+    Args:
+        task: the task.
+        cache_dir: folder shared between processes; arrays there are memory-mapped, so all judges
+            share one copy in the page cache. None keeps everything in this process.
+    """
+
+    def __init__(self, task: KernelTask, cache_dir: Path | None) -> None:
+        self.task = task
+        self.folder = None if cache_dir is None else cache_dir / task.fingerprint[:24]
+        self._memory: dict[int, tuple[list[KernelArgument], NDArray[Any]]] = {}
+
+    def load(self, seed: int) -> tuple[list[KernelArgument], NDArray[Any]]:
+        """Kernel arguments and the right answer for a seed; arrays are read-only."""
+        if seed not in self._memory:
+            self._memory[seed] = self._draw(seed) if self.folder is None else self._shared(seed)
+        return self._memory[seed]
+
+    def _draw(self, seed: int) -> tuple[list[KernelArgument], NDArray[Any]]:
+        reference = self.task.reference
+        inputs = reference.inputs(seed)
+        with np.errstate(all="ignore"):
+            expected = np.asarray(reference.forward(inputs))
+        arguments = reference.kernel_inputs(inputs)
+        for array in (*arguments, expected):
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
+        return arguments, expected
+
+    def _shared(self, seed: int) -> tuple[list[KernelArgument], NDArray[Any]]:
+        assert self.folder is not None
+        folder = self.folder / str(seed)
+        if not folder.exists():
+            self._write(seed, folder)
+        expected = np.load(folder / "expected.npy", mmap_mode="r", allow_pickle=False)
+        arguments: list[KernelArgument] = []
+        for index, spec in enumerate(self.task.arguments):
+            if spec.value is not None:
+                arguments.append(spec.value)
+            else:
+                path = folder / f"argument{index}.npy"
+                arguments.append(np.load(path, mmap_mode="r", allow_pickle=False))
+        return arguments, expected
+
+    def _write(self, seed: int, folder: Path) -> None:
+        """Write next to the target and rename: two judges may draw the same seed, one wins."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=folder.parent))
+        try:
+            arguments, expected = self._draw(seed)
+            for index, argument in enumerate(arguments):
+                if isinstance(argument, np.ndarray):
+                    np.save(scratch / f"argument{index}.npy", np.ascontiguousarray(argument))
+            np.save(scratch / "expected.npy", expected)
+            with contextlib.suppress(OSError):
+                os.rename(scratch, folder)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
