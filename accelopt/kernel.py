@@ -6,14 +6,18 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-Array = NDArray[Any]
-KernelArgument = Array | float | int
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+# Aliases as text: importing NumPy would double the time that `import accelopt` takes.
+Array: TypeAlias = "NDArray[Any]"
+KernelArgument: TypeAlias = "NDArray[Any] | float | int"
 """What a kernel is called with: an array, or a scalar that is a compile-time constant."""
 
 PUBLISHED_SEEDS = (0, 21, 42, 63, 84)
@@ -178,6 +182,8 @@ def relative_l2_error(actual: Array, expected: Array) -> float:
     Raises:
         ValueError: the shapes differ.
     """
+    import numpy as np
+
     if actual.shape != expected.shape:
         raise ValueError(f"shape {actual.shape} instead of {expected.shape}")
     error = norm = 0.0

@@ -1,10 +1,10 @@
-"""Element types of NKI and their NumPy counterparts (spec: neuronxcc.nki data types)."""
+"""Element types of NKI and their NumPy counterparts (spec section 5.4)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
-import ml_dtypes
 import numpy as np
 
 
@@ -14,14 +14,13 @@ class DType:
 
     Attributes:
         name: NKI name.
-        storage: NumPy type that values are kept in; bit-exact except tfloat32, which is kept as
-            float32 with the low 13 mantissa bits rounded away.
+        storage_name: NumPy or ml_dtypes name of the type that values are kept in.
         itemsize: bytes on the device.
         float_bits: precision in bits for a floating type, 0 for an integer type.
     """
 
     name: str
-    storage: np.dtype[np.generic]
+    storage_name: str
     itemsize: int
     float_bits: int
 
@@ -30,26 +29,40 @@ class DType:
         """Whether this is a floating type."""
         return self.float_bits > 0
 
+    @cached_property
+    def storage(self) -> np.dtype[np.generic]:
+        """Type that values are kept in: bit-exact, except that tfloat32 is kept as float32 with the
+        low 13 mantissa bits rounded away."""
+        if self.storage_name in _MINIFLOATS:
+            # Importing ml_dtypes takes over a second: only for kernels that use its types.
+            import ml_dtypes
 
-def _make(name: str, storage: object, itemsize: int, float_bits: int) -> DType:
-    return DType(name, np.dtype(storage), itemsize, float_bits)  # type: ignore[call-overload]
+            return np.dtype(getattr(ml_dtypes, self.storage_name))
+        return np.dtype(self.storage_name)
+
+
+_MINIFLOATS = frozenset({"bfloat16", "float8_e4m3", "float8_e5m2"})
+
+
+def _make(name: str, storage: str, itemsize: int, float_bits: int) -> DType:
+    return DType(name, storage, itemsize, float_bits)
 
 
 # The position in this tuple is the type's code in a trace: append only.
 DTYPES: tuple[DType, ...] = (
-    _make("float32", np.float32, 4, 32),
-    _make("bfloat16", ml_dtypes.bfloat16, 2, 16),
-    _make("float16", np.float16, 2, 16),
-    _make("tfloat32", np.float32, 4, 19),
-    _make("float8_e4m3", ml_dtypes.float8_e4m3, 1, 8),
-    _make("float8_e5m2", ml_dtypes.float8_e5m2, 1, 8),
-    _make("int32", np.int32, 4, 0),
-    _make("uint32", np.uint32, 4, 0),
-    _make("int16", np.int16, 2, 0),
-    _make("uint16", np.uint16, 2, 0),
-    _make("int8", np.int8, 1, 0),
-    _make("uint8", np.uint8, 1, 0),
-    _make("bool", np.uint8, 1, 0),
+    _make("float32", "float32", 4, 32),
+    _make("bfloat16", "bfloat16", 2, 16),
+    _make("float16", "float16", 2, 16),
+    _make("tfloat32", "float32", 4, 19),
+    _make("float8_e4m3", "float8_e4m3", 1, 8),
+    _make("float8_e5m2", "float8_e5m2", 1, 8),
+    _make("int32", "int32", 4, 0),
+    _make("uint32", "uint32", 4, 0),
+    _make("int16", "int16", 2, 0),
+    _make("uint16", "uint16", 2, 0),
+    _make("int8", "int8", 1, 0),
+    _make("uint8", "uint8", 1, 0),
+    _make("bool", "uint8", 1, 0),
 )
 
 CODE_BY_NAME = {dtype.name: code for code, dtype in enumerate(DTYPES)}
@@ -59,9 +72,11 @@ UINT8 = CODE_BY_NAME["uint8"]
 BOOL = CODE_BY_NAME["bool"]
 BFLOAT16 = CODE_BY_NAME["bfloat16"]
 
-_CODE_BY_NUMPY = {
-    dtype.storage: code for code, dtype in enumerate(DTYPES) if dtype.name not in ("tfloat32", "bool")
-} | {np.dtype(np.bool_): BOOL, np.dtype("V4"): CODE_BY_NAME["tfloat32"]}
+_CODE_BY_STORAGE = {
+    dtype.storage_name: code
+    for code, dtype in enumerate(DTYPES)
+    if dtype.name not in ("tfloat32", "bool")
+} | {"bool": BOOL, "void32": CODE_BY_NAME["tfloat32"]}
 
 
 def code_of(dtype: object) -> int:
@@ -73,7 +88,7 @@ def code_of(dtype: object) -> int:
     if isinstance(dtype, str) and dtype in CODE_BY_NAME:
         return CODE_BY_NAME[dtype]
     try:
-        return _CODE_BY_NUMPY[np.dtype(dtype)]  # type: ignore[call-overload]
+        return _CODE_BY_STORAGE[np.dtype(dtype).name]  # type: ignore[call-overload]
     except (TypeError, KeyError):
         raise TypeError(f"NKI has no element type {dtype!r}") from None
 

@@ -17,7 +17,11 @@ class NkiType:
         self.code = code
         self.name = DTYPES[code].name
         self.itemsize = DTYPES[code].itemsize
-        self.dtype = DTYPES[code].storage
+
+    @property
+    def dtype(self) -> Any:
+        """The NumPy type; its presence lets `np.dtype` accept this object."""
+        return DTYPES[self.code].storage
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, NkiType):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 
 class Child:
-    """A helper process with one pipe each way, in a process group of its own.
+    """A judge process with one pipe each way, in a process group of its own.
 
     Attributes:
         process: the process.
@@ -23,15 +23,8 @@ class Child:
         request_read, self.request_fd = os.pipe()
         self.result_fd, result_write = os.pipe()
         try:
-            self.process = subprocess.Popen(
-                [sys.executable, "-I", "-m", module, str(request_read), str(result_write)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=cwd,
-                env=dict(environment),
-                pass_fds=(request_read, result_write),
-                start_new_session=True,
+            self.process = start(
+                module, (request_read, result_write), cwd=cwd, environment=environment
             )
         except OSError:
             os.close(self.request_fd)
@@ -44,13 +37,34 @@ class Child:
     def end(self) -> int:
         """Kill the whole process group, collect the process, close the pipes; its return code."""
         code = self.process.poll()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        kill_group(self.process.pid)
         waited = self.process.wait()
         for fd in (self.request_fd, self.result_fd):
             with contextlib.suppress(OSError):
                 os.close(fd)
         return waited if code is None else code
+
+
+def start(
+    module: str, descriptors: tuple[int, ...], *, cwd: str, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start one of our modules as a process that sees nothing but the given descriptors."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-m", module, *map(str, descriptors)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=cwd,
+        env=dict(environment),
+        pass_fds=descriptors,
+        start_new_session=True,
+    )
+
+
+def kill_group(pid: int) -> None:
+    """Kill a process group led by `pid`; fine when it is gone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def clean_environment(**extra: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import socket
 import struct
 import time
 from typing import Any
@@ -69,6 +70,40 @@ def receive(
     if not isinstance(head, dict):
         raise FrameError("a message head is not an object")
     return head, bytes(data[head_size:])
+
+
+def send_with_descriptor(control: socket.socket, head: dict[str, Any], descriptor: int) -> None:
+    """Send a message without a body, and a file descriptor with its first byte.
+
+    Raises:
+        OSError: the other side is gone.
+    """
+    text = json.dumps(head).encode()
+    data = _LENGTHS.pack(len(text), 0) + text
+    sent = socket.send_fds(control, [data[:1]], [descriptor])
+    control.sendall(data[sent:])
+
+
+def receive_with_descriptor(
+    control: socket.socket, *, max_bytes: int
+) -> tuple[dict[str, Any] | None, list[int]]:
+    """Read a message that may carry file descriptors; (None, []) when the socket was closed.
+
+    Raises:
+        FrameError: malformed or too large.
+    """
+    first, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+    if not first:
+        return None, []
+    rest = _read(control.fileno(), _LENGTHS.size - 1, None)
+    if rest is None:
+        return None, list(descriptors)
+    head_size, body_size = _LENGTHS.unpack(first + rest)
+    if head_size + body_size > max_bytes:
+        raise FrameError(f"a message of {head_size + body_size} bytes, at most {max_bytes}")
+    data = _read(control.fileno(), head_size, None)
+    head = None if data is None else json.loads(data)
+    return head, list(descriptors)
 
 
 def _read(fd: int, size: int, deadline: float | None) -> bytearray | None:

@@ -1,9 +1,12 @@
-"""The parent's side of the tracing workers: a warm process for each candidate, used once."""
+"""The parent's side of the tracing workers: one fresh process per candidate, with limits."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import socket
+import subprocess
 import tempfile
 import threading
 import time
@@ -12,9 +15,10 @@ from typing import Any
 
 from accelopt_simulator.frontend.run import TraceRequest
 from accelopt_simulator.process import frames
-from accelopt_simulator.process.child import Child, clean_environment
+from accelopt_simulator.process.child import clean_environment, kill_group, start
 
-WORKER_MODULE = "accelopt_simulator.process.worker_main"
+SERVER_MODULE = "accelopt_simulator.process.worker_main"
+SERVER_ANSWER_S = 30.0
 MAX_RESULT_BYTES = 512 << 20
 STATUSES = frozenset(
     {"ok", "load_error", "unsupported_op", "constraint_violation", "out_of_memory"}
@@ -50,32 +54,58 @@ class WorkerResult:
 
 
 class WorkerPool:
-    """Keeps a few workers warm. Each runs one candidate and is then ended with all it started."""
+    """Runs each candidate in a process of its own, forked from a server that has never run one."""
 
-    def __init__(self, limits: WorkerLimits, *, warm: int = 1) -> None:
+    def __init__(self, limits: WorkerLimits) -> None:
         self.limits = limits
-        self._warm_count = warm
-        self._idle: list[Child] = []
-        self._lock = threading.Lock()
         self._folder = tempfile.mkdtemp(prefix="accelopt-worker-")
-        self._closed = False
+        self._lock = threading.Lock()
+        self._server: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
 
-    def _start(self) -> Child:
-        return Child(WORKER_MODULE, cwd=self._folder, environment=clean_environment())
+    def _connect(self) -> socket.socket:
+        """The control socket of a living server; the lock is held."""
+        if self._server is not None and self._server.poll() is not None:
+            self._disconnect()
+        if self._control is None:
+            self._control, theirs = socket.socketpair()
+            with theirs:
+                self._server = start(
+                    SERVER_MODULE,
+                    (theirs.fileno(),),
+                    cwd=self._folder,
+                    environment=clean_environment(),
+                )
+        return self._control
 
-    def _take(self) -> Child:
+    def _disconnect(self) -> None:
+        if self._control is not None:
+            self._control.close()
+        if self._server is not None:
+            kill_group(self._server.pid)
+            self._server.wait()
+        self._control = self._server = None
+
+    def _command(self, head: dict[str, Any], descriptor: int | None = None) -> dict[str, Any]:
+        """One exchange with the server; a server that died is replaced once."""
         with self._lock:
-            child = self._idle.pop() if self._idle else None
-        if child is not None and child.process.poll() is None:
-            return child
-        if child is not None:
-            child.end()
-        return self._start()
-
-    def _refill(self) -> None:
-        with self._lock:
-            if not self._closed and len(self._idle) < self._warm_count:
-                self._idle.append(self._start())
+            for attempt in (0, 1):
+                control = self._connect()
+                try:
+                    if descriptor is None:
+                        frames.send(control.fileno(), head)
+                    else:
+                        frames.send_with_descriptor(control, head, descriptor)
+                    deadline = time.monotonic() + SERVER_ANSWER_S
+                    answer = frames.receive(control.fileno(), max_bytes=4096, deadline=deadline)
+                except (OSError, frames.FrameTimeoutError):
+                    answer = None
+                if answer is not None:
+                    return answer[0]
+                self._disconnect()
+                if descriptor is None or attempt:
+                    break
+        raise OSError("the tracing server does not answer")
 
     def trace(self, request: TraceRequest) -> WorkerResult:
         """Trace one candidate in a process of its own. Safe from several threads.
@@ -83,46 +113,64 @@ class WorkerPool:
         Raises:
             OSError: no process could be started.
         """
-        child = self._take()
-        self._refill()
-        deadline = time.monotonic() + self.limits.wall_s
+        for _ in range(2):
+            result = self._trace_once(request)
+            if result is not None:
+                return result
+        return _failed("load_error", "worker_exited", "the kernel ended the tracing server")
+
+    def _trace_once(self, request: TraceRequest) -> WorkerResult | None:
+        """One attempt; None when the server died, perhaps by another candidate's hand."""
+        read_end, write_end = os.pipe()
         try:
-            message = self._ask(child, request, deadline)
+            pid = self._command(self._head(request), write_end)["pid"]
+        except BaseException:
+            os.close(read_end)
+            raise
+        finally:
+            os.close(write_end)
+        deadline = time.monotonic() + self.limits.wall_s
+        failure: WorkerResult | None = None
+        message = None
+        try:
+            message = frames.receive(read_end, max_bytes=MAX_RESULT_BYTES, deadline=deadline)
         except frames.FrameTimeoutError:
-            child.end()
-            return _failed("timeout", "wall_limit", f"tracing took over {self.limits.wall_s:g} s")
+            limit = f"tracing took over {self.limits.wall_s:g} s"
+            failure = _failed("timeout", "wall_limit", limit)
         except frames.FrameError as error:
-            child.end()
-            return _failed("load_error", "worker_result", f"the worker's result is unusable: {error}")
-        code = child.end() if message is None else 0
+            problem = f"the worker's result is unusable: {error}"
+            failure = _failed("load_error", "worker_result", problem)
+        finally:
+            os.close(read_end)
+            if message is not None or failure is not None:
+                # The candidate may have left processes of its group behind, or still be running.
+                kill_group(pid)
+        try:
+            code = self._command({"wait": pid})["code"]
+        except OSError:
+            return None
+        kill_group(pid)
+        if failure is not None:
+            return failure
         if message is None:
             return self._died(code)
-        child.end()
         head, body = message
         status, diagnostics = head.get("status"), head.get("diagnostics")
         if status not in STATUSES or not isinstance(diagnostics, list):
             return _failed("load_error", "worker_result", "the worker's result has the wrong form")
         return WorkerResult(status=status, diagnostics=diagnostics[:20], trace_bytes=body)
 
-    def _ask(
-        self, child: Child, request: TraceRequest, deadline: float
-    ) -> tuple[dict[str, Any], bytes] | None:
-        arguments = [
-            {"shape": list(item[0]), "dtype": item[1]} if isinstance(item, tuple) else item
-            for item in request.arguments
-        ]
-        head = {
+    def _head(self, request: TraceRequest) -> dict[str, Any]:
+        return {
             "text": request.text,
             "entry": request.entry,
-            "arguments": arguments,
+            "arguments": [
+                {"shape": list(item[0]), "dtype": item[1]} if isinstance(item, tuple) else item
+                for item in request.arguments
+            ],
             "memory_bytes": self.limits.memory_bytes,
             "cpu_s": int(self.limits.wall_s) + 2,
         }
-        try:
-            frames.send(child.request_fd, head)
-        except OSError:
-            return None
-        return frames.receive(child.result_fd, max_bytes=MAX_RESULT_BYTES, deadline=deadline)
 
     def _died(self, code: int) -> WorkerResult:
         if code in (-signal.SIGXCPU, -signal.SIGKILL):
@@ -133,12 +181,9 @@ class WorkerPool:
         )
 
     def close(self) -> None:
-        """End idle workers and remove the folder."""
+        """End the server and remove the folder."""
         with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-        for child in idle:
-            child.end()
+            self._disconnect()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -1,12 +1,17 @@
-"""The tracing worker: runs one candidate, symbolically, and exits. Started as a process of its own.
+"""The tracing workers' server: a clean process that forks one child per candidate.
 
-It is started ahead of time and waits; when a request comes it gives up its rights and runs it. Whatever
-the candidate prints goes nowhere; the result goes through a private pipe.
+The server imports the front end once and never runs a candidate itself. For every request it forks a
+child; the child gives up its rights, runs one candidate symbolically, sends the result through a private
+pipe and exits. Whatever the candidate prints goes nowhere.
+
+Protocol on the control socket: a request frame comes with the write end of the result pipe; the answer is
+`{"pid": ...}`. `{"wait": pid}` asks for the return code of a child that has ended.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from typing import Any
 
@@ -21,14 +26,35 @@ MAX_REQUEST_BYTES = 64 << 20
 MAX_FILES = 64
 
 
-def main(request_fd: int, result_fd: int) -> int:
-    """Serve one request."""
+def serve(control: socket.socket) -> int:
+    """Fork a child per request until the socket is closed."""
     die_with_parent()
-    message = frames.receive(request_fd, max_bytes=MAX_REQUEST_BYTES)
-    if message is None:
-        return 0
-    head, _ = message
-    os.close(request_fd)
+    while True:
+        message, descriptors = frames.receive_with_descriptor(control, max_bytes=MAX_REQUEST_BYTES)
+        if message is None:
+            return 0
+        if "wait" in message:
+            _, status = os.waitpid(message["wait"], 0)
+            code = os.waitstatus_to_exitcode(status)
+            frames.send(control.fileno(), {"code": code})
+            continue
+        (result_fd,) = descriptors
+        pid = os.fork()
+        if pid == 0:
+            # Whatever happens, this process never returns into the server's loop.
+            try:
+                control.close()
+                os.setsid()
+                die_with_parent()
+                run_candidate(message, result_fd)
+            finally:
+                os._exit(1)
+        os.close(result_fd)
+        frames.send(control.fileno(), {"pid": pid})
+
+
+def run_candidate(head: dict[str, Any], result_fd: int) -> None:
+    """Trace one candidate in this process and end it."""
     confine(memory_bytes=head["memory_bytes"], cpu_s=head["cpu_s"], files=MAX_FILES)
     sys.setrecursionlimit(1500)
     result = trace_kernel(
@@ -49,4 +75,4 @@ def _argument(item: Any) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(serve(socket.socket(fileno=int(sys.argv[1]))))
