@@ -74,6 +74,14 @@ class Backend(ABC):
         """Why this backend can't work on this machine; empty when it can."""
         return ""
 
+    def configure(self, *, evaluation_timeout_s: float, workers: int) -> None:  # noqa: B027
+        """Take over what a run asks for; called before the first evaluation.
+
+        Args:
+            evaluation_timeout_s: wall time one evaluation may take.
+            workers: evaluations at once; 0 = one per core.
+        """
+
     def screen(self, task: KernelTask, source: KernelSource) -> Evaluation:
         """Load the kernel and check constraints; no latency, no numbers."""
         self.calls.add("screen")

@@ -20,6 +20,7 @@ EventKind = Literal[
     "beam_selected",
     "run_finished",
     "run_stopped",
+    "warning",
 ]
 
 

@@ -1,0 +1,188 @@
+"""`accelopt evaluate`: judge one kernel file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from accelopt.cli.output import console, microseconds, percent, print_facts, print_json, print_table
+from accelopt.errors import BackendUnavailableError, TaskError
+
+if TYPE_CHECKING:
+    from accelopt.backend import Backend
+    from accelopt.evaluation import Diagnostic, Evaluation
+    from accelopt.kernel import KernelSource, KernelTask
+
+CONTEXT_LINES = 2
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("evaluate")(evaluate)
+
+
+def evaluate(
+    file: Path = typer.Argument(help="Kernel file."),
+    task: str = typer.Option("", "--task", help="Task that the kernel is for."),
+    reference: Path | None = typer.Option(
+        None, "--reference", help="Reference file, for a kernel of your own."
+    ),
+    backend: str = typer.Option("sim-trn1", "--backend", help="Backend that judges."),
+    seeds: str = typer.Option("", "--seeds", help="Input seeds, comma-separated."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Judge one kernel: constraints, correctness on every seed, latency, counters."""
+    kernel_task, source = load_subject(file, task, reference)
+    judge = open_backend(backend)
+    chosen = parse_seeds(seeds)
+    try:
+        with console(stderr=True).status(f"judging {file.name} on {judge.name}"):
+            result = judge.evaluate(kernel_task, source, seeds=chosen)
+    finally:
+        judge.close()
+    if as_json:
+        print_json(as_data(result, kernel_task, judge))
+    else:
+        show(result, kernel_task, judge, source)
+
+
+def load_subject(
+    file: Path, task: str, reference: Path | None
+) -> tuple[KernelTask, KernelSource]:
+    """The task and the kernel that a command was given.
+
+    Raises:
+        TaskError: a file can't be read or holds no usable kernel, or neither task nor reference fits.
+    """
+    from accelopt.entry_point import detect_dialect, find_entry
+    from accelopt.kernel import KernelSource
+    from accelopt.plugins import installed
+    from accelopt.user_task import load_user_task
+
+    if bool(task) == bool(reference):
+        raise TaskError(
+            "say what the kernel must compute", hint="give either --task NAME or --reference FILE"
+        )
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise TaskError(f"can't read kernel file {file}: {reason}") from error
+    entry = find_entry(text, str(file))
+    source = KernelSource(
+        text=text, dialect=detect_dialect(text, str(file)), entry=entry, filename=file.name
+    )
+    if reference is not None:
+        return load_user_task(file, reference), source
+    return installed().task(task), source
+
+
+def open_backend(name: str) -> Backend:
+    """The backend called `name`.
+
+    Raises:
+        UnknownBackendError: there is none.
+        BackendUnavailableError: it can't work here.
+    """
+    from accelopt.plugins import installed
+
+    backend = installed().backend(name)
+    reason = backend.unavailable()
+    if reason:
+        raise BackendUnavailableError(f"backend {name!r} can't be used: {reason}")
+    return backend
+
+
+def parse_seeds(text: str) -> tuple[int, ...] | None:
+    """Seeds of a `--seeds` option; None when it is empty."""
+    if not text:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"--seeds {text!r}: not comma-separated integers") from None
+
+
+def as_data(result: Evaluation, task: KernelTask, backend: Backend) -> dict[str, Any]:
+    """The stable machine-readable form of an evaluation."""
+    from accelopt.device import percent_of_peak
+
+    peak = (
+        None
+        if result.latency_us is None
+        else percent_of_peak(result.latency_us, task.work, backend.device)
+    )
+    return {
+        "task": task.name,
+        "backend": backend.name,
+        "status": result.status.value,
+        "latency_us": result.latency_us,
+        "percent_of_peak": peak,
+        "bound": result.bound,
+        "seeds": [
+            {"seed": s.seed, "error": s.error, "tolerance": s.tolerance, "ok": s.ok}
+            for s in result.seeds
+        ],
+        "profile": None
+        if result.profile is None
+        else {k: v for k, v in result.profile.model_dump().items() if v is not None},
+        "diagnostics": [d.model_dump() for d in result.diagnostics],
+        "trace_hash": result.trace_hash,
+        "calibration": result.calibration,
+        "notes": list(result.notes),
+        "elapsed_s": result.elapsed_s,
+    }
+
+
+def show(result: Evaluation, task: KernelTask, backend: Backend, source: KernelSource) -> None:
+    """The evaluation for people."""
+    data = as_data(result, task, backend)
+    facts = {"status": result.status.value, "task": task.name, "backend": backend.name}
+    if result.latency_us is not None:
+        alone = " (of the bytes alone)" if task.work.from_bytes_alone else ""
+        facts["latency"] = microseconds(result.latency_us)
+        facts["of peak"] = percent(data["percent_of_peak"]) + alone
+        facts["bound by"] = result.bound
+    facts["took"] = f"{result.elapsed_s:.1f} s"
+    print_facts(facts)
+    if result.seeds:
+        rows = [
+            [
+                str(s.seed),
+                s.message or ("-" if s.error is None else f"{s.error:.2e}"),
+                f"{s.tolerance:.0e}",
+                "ok" if s.ok else "wrong",
+            ]
+            for s in result.seeds
+        ]
+        print_table(["seed", "relative L2 error", "tolerance", ""], rows)
+    for diagnostic in result.diagnostics:
+        show_diagnostic(diagnostic, source)
+    for note in result.notes:
+        console().print(f"note: {note}", soft_wrap=True, markup=False)
+
+
+def show_diagnostic(diagnostic: Diagnostic, source: KernelSource) -> None:
+    """A finding with the kernel's lines around it."""
+    out = console()
+    where = f"{source.filename}:{diagnostic.line}: " if diagnostic.line else ""
+    out.print(
+        f"{where}{diagnostic.severity}: {diagnostic.rule}: {diagnostic.message}",
+        soft_wrap=True,
+        markup=False,
+        style="bold",
+    )
+    if diagnostic.line:
+        lines = source.text.splitlines()
+        first = max(1, diagnostic.line - CONTEXT_LINES)
+        last = min(len(lines), diagnostic.line + CONTEXT_LINES)
+        for number in range(first, last + 1):
+            marker = ">" if number == diagnostic.line else " "
+            out.print(f"  {marker} {number:>4} | {lines[number - 1]}", soft_wrap=True, markup=False)
+    if diagnostic.required is not None or diagnostic.limit is not None:
+        found = diagnostic.required if diagnostic.required is not None else "-"
+        out.print(f"    found {found}, allowed {diagnostic.limit or '-'}", markup=False)
+    if diagnostic.hint:
+        out.print(f"    hint: {diagnostic.hint}", soft_wrap=True, markup=False)

@@ -1,0 +1,82 @@
+"""How commands print: tables and lines for people, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A rich console; colour and width follow the terminal."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False)
+
+
+def print_json(data: Any) -> None:
+    """One JSON document on standard output."""
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    title: str = "",
+    right: Sequence[str] = (),
+) -> None:
+    """A table that gives up columns' width, never rows."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_escape(cell) for cell in row))
+    console().print(table)
+
+
+def print_facts(facts: Mapping[str, str], *, stderr: bool = False) -> None:
+    """Aligned `name  value` lines; never wrapped, so that paths can be copied."""
+    width = max(len(name) for name in facts)
+    out = console(stderr=stderr)
+    for name, value in facts.items():
+        out.print(f"[bold]{name:<{width}}[/]  {_escape(value)}", soft_wrap=True)
+
+
+def _escape(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def microseconds(value: float | None) -> str:
+    """A latency for people."""
+    if value is None:
+        return "-"
+    return f"{value / 1000:.3f} ms" if value >= 1000 else f"{value:.1f} us"
+
+
+def percent(value: float | None) -> str:
+    """A percentage for people."""
+    return "-" if value is None else f"{value:.1f} %"
+
+
+def factor(value: float | None) -> str:
+    """A speedup for people."""
+    return "-" if value is None else f"{value:.2f}x"
+
+
+def duration(seconds: float) -> str:
+    """A duration for people."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

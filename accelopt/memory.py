@@ -1,0 +1,176 @@
+"""The optimization memory: lessons in a local vector store, found again by relevance."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from accelopt.candidate import Experience
+from accelopt.errors import SchemaVersionError, StoreError
+from accelopt.files import locked
+
+if TYPE_CHECKING:
+    from accelopt.embedder import Embedder
+
+SCHEMA_VERSION = 1
+_COLLECTION = "accelopt-experiences"
+_ROUNDING = 9
+
+
+def relevance_text(source: str, bottleneck: str = "") -> str:
+    """What is embedded, for a lesson (of its slow kernel) and for a query alike."""
+    return f"{source}\nbottleneck {bottleneck}" if bottleneck else source
+
+
+class OptimizationMemory:
+    """Lessons in a folder, shared by the runs of a user. Close it when done.
+
+    Vectors always come from our embedder, so the store never loads or downloads a model of its own.
+    One process writes at a time.
+
+    Args:
+        path: the folder; made when it does not exist.
+        embedder: turns texts into vectors; must be the one the folder was made with.
+
+    Raises:
+        SchemaVersionError: a newer version of accelopt wrote it.
+        StoreError: it was made with another embedder, or can't be opened.
+    """
+
+    def __init__(self, path: Path, embedder: Embedder) -> None:
+        # Importing it takes seconds, and most commands need no memory.
+        import chromadb
+        from chromadb.config import Settings
+
+        self.path = path
+        self._embedder = embedder
+        self._lock = threading.Lock()
+        self._client: Any
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"can't make the memory folder {path}: {error.strerror}") from error
+        with self._writing():
+            try:
+                self._client = chromadb.PersistentClient(
+                    path=str(path), settings=Settings(anonymized_telemetry=False)
+                )
+            except Exception as error:
+                raise StoreError(
+                    f"can't open the optimization memory {path}: {error}",
+                    hint="move the folder away to start a new one",
+                ) from error
+            try:
+                self._collection: Any = self._client.get_or_create_collection(
+                    _COLLECTION,
+                    metadata={
+                        "schema_version": SCHEMA_VERSION,
+                        "embedder": embedder.name,
+                        "dimension": embedder.dimension,
+                    },
+                    configuration={"hnsw": {"space": "cosine"}},
+                    embedding_function=None,
+                )
+                self._check_metadata()
+            except BaseException:
+                self.close()
+                raise
+
+    def _check_metadata(self) -> None:
+        metadata = self._collection.metadata or {}
+        found = int(metadata.get("schema_version", 0))
+        if found > SCHEMA_VERSION:
+            raise SchemaVersionError(str(self.path), found=found, supported=SCHEMA_VERSION)
+        made_with = (metadata.get("embedder"), metadata.get("dimension"))
+        if made_with != (self._embedder.name, self._embedder.dimension):
+            raise StoreError(
+                f"the optimization memory {self.path} was made with the embedder"
+                f" {made_with[0]!r} ({made_with[1]} dimensions), not with"
+                f" {self._embedder.name!r} ({self._embedder.dimension} dimensions)",
+                hint="use that embedder, or name another memory folder",
+            )
+
+    def __enter__(self) -> OptimizationMemory:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the store; safe to call twice."""
+        self._client.close()
+
+    def add(self, experience: Experience) -> None:
+        """Keep a lesson; one with the same id is replaced, so adding again changes nothing."""
+        text = relevance_text(experience.slow_source, experience.bottleneck)
+        with self._writing():
+            self._collection.upsert(
+                ids=[experience.id],
+                embeddings=self._embedder.embed([text]),
+                documents=[experience.model_dump_json()],
+                metadatas=[
+                    {
+                        "schema_version": SCHEMA_VERSION,
+                        "device": experience.device,
+                        "dialect": experience.dialect,
+                        "task": experience.task,
+                    }
+                ],
+            )
+
+    def get(self, id_: str) -> Experience | None:
+        """The lesson with that id; None if there is none."""
+        with self._lock:
+            found = self._collection.get(ids=[id_], include=["documents"])
+        lessons = _experiences(found["documents"])
+        return lessons[0] if lessons else None
+
+    def retrieve(self, query_text: str, device: str, dialect: str, k: int) -> list[Experience]:
+        """The `k` most relevant lessons for a device and a dialect, the most relevant first.
+
+        Equal relevance goes by id, so the same store and query always give the same list.
+        """
+        if k <= 0:
+            return []
+        with self._lock:
+            # All lessons of the device and dialect are compared exactly: an approximate index would
+            # make the answer depend on insertion order, and a memory holds thousands, not millions.
+            found = self._collection.get(
+                where={"$and": [{"device": device}, {"dialect": dialect}]},
+                include=["documents", "embeddings"],
+            )
+        if not found["ids"]:
+            return []
+        import numpy as np
+
+        query = np.asarray(self._embedder.embed([query_text])[0])
+        scores = np.asarray(found["embeddings"], dtype=np.float64) @ query
+        ranked = sorted(
+            zip(found["ids"], scores, found["documents"], strict=True),
+            key=lambda item: (-round(float(item[1]), _ROUNDING), item[0]),
+        )
+        return _experiences([document for _, _, document in ranked[:k]])
+
+    def count(self) -> int:
+        """How many lessons there are."""
+        with self._lock:
+            return int(self._collection.count())
+
+    def all(self) -> list[Experience]:
+        """Every lesson, in the order of their ids."""
+        with self._lock:
+            found = self._collection.get(include=["documents"])
+        lessons = _experiences(found["documents"])
+        return sorted(lessons, key=lambda lesson: lesson.id)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._lock, locked(self.path / ".accelopt.lock", wait=True):
+            yield
+
+
+def _experiences(documents: Sequence[str] | None) -> list[Experience]:
+    return [Experience.model_validate_json(document) for document in documents or ()]

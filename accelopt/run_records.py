@@ -1,0 +1,112 @@
+"""What a run has made: candidates, plans, lessons. Kept in the journal, as JSON."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from accelopt.candidate import Candidate, Experience, Plan
+from accelopt.errors import StoreError
+from accelopt.files import write_atomic
+from accelopt.journal import Journal
+from accelopt.slots import slot_key
+
+
+class RunRecords:
+    """The records of one run folder.
+
+    Attributes:
+        path: the folder.
+        run_id: its name.
+    """
+
+    def __init__(self, path: Path, run_id: str) -> None:
+        self.path = path
+        self.run_id = run_id
+
+    @cached_property
+    def journal(self) -> Journal:
+        """The journal; opened on first use."""
+        return Journal(self.path / "journal.sqlite")
+
+    def close(self) -> None:
+        """Close the journal; safe to call twice. The next use opens it again."""
+        journal = self.__dict__.pop("journal", None)
+        if journal is not None:
+            journal.close()
+
+    def save_candidate(self, candidate: Candidate) -> None:
+        """Keep a candidate, and its source as `kernels/<id>.py` for people."""
+        self.journal.put_record("candidate", candidate.id, candidate.model_dump_json())
+        try:
+            write_atomic(self.path / "kernels" / f"{candidate.id}.py", candidate.source.text)
+        except OSError as error:
+            raise StoreError(f"can't write to {self.path}: {error.strerror}") from error
+
+    def candidate(self, id_: str) -> Candidate:
+        """The candidate with that id.
+
+        Raises:
+            StoreError: the run has none.
+        """
+        return Candidate.model_validate_json(self._need("candidate", id_))
+
+    def candidates(self) -> list[Candidate]:
+        """All candidates, the baseline first, then in the order of their slots."""
+        found = [
+            Candidate.model_validate_json(text)
+            for text in self.journal.records("candidate").values()
+        ]
+        return sorted(found, key=lambda candidate: slot_key(candidate.id))
+
+    def save_attempt(self, candidate: Candidate) -> None:
+        """Keep one try of a candidate: the executor's (round 0) or a fixer's."""
+        id_ = f"{candidate.id}-f{candidate.fixer_rounds}"
+        self.journal.put_record("attempt", id_, candidate.model_dump_json())
+
+    def attempts(self) -> list[Candidate]:
+        """All tries that were evaluated, failed ones too, by slot and round."""
+        found = [
+            Candidate.model_validate_json(text) for text in self.journal.records("attempt").values()
+        ]
+        return sorted(found, key=lambda tried: (slot_key(tried.id), tried.fixer_rounds))
+
+    def save_plan(self, plan: Plan) -> None:
+        """Keep a plan."""
+        self.journal.put_record("plan", plan.id, plan.model_dump_json())
+
+    def plan(self, id_: str) -> Plan:
+        """The plan with that id.
+
+        Raises:
+            StoreError: the run has none.
+        """
+        return Plan.model_validate_json(self._need("plan", id_))
+
+    def plans(self) -> list[Plan]:
+        """All plans in the order of their slots."""
+        found = [Plan.model_validate_json(text) for text in self.journal.records("plan").values()]
+        return sorted(found, key=lambda plan: slot_key(plan.id))
+
+    def save_experience(self, experience: Experience) -> None:
+        """Keep a lesson of this run."""
+        self.journal.put_record("experience", experience.id, experience.model_dump_json())
+
+    def experience(self, id_: str) -> Experience:
+        """The lesson of this run with that id.
+
+        Raises:
+            StoreError: the run has none.
+        """
+        return Experience.model_validate_json(self._need("experience", id_))
+
+    def experiences(self) -> list[Experience]:
+        """All lessons of this run, in the order of their ids."""
+        texts = self.journal.records("experience").values()
+        return [Experience.model_validate_json(text) for text in texts]
+
+    def _need(self, kind: str, id_: str) -> str:
+        text = self.journal.record(kind, id_)
+        if text is None:
+            raise StoreError(f"run {self.run_id} has no {kind} {id_!r}")
+        return text

@@ -1,0 +1,31 @@
+"""Help for tests of plugins and graphs: a scripted model, a backend that does as it is told."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from accelopt.testing.backend import DummyBackend, dummy_kernel, dummy_task
+from accelopt.testing.observers import RecordingObserver
+
+if TYPE_CHECKING:
+    from accelopt.testing.chat import ScriptedChatModel, UnexpectedCallError
+
+__all__ = [
+    "DummyBackend",
+    "RecordingObserver",
+    "ScriptedChatModel",
+    "UnexpectedCallError",
+    "dummy_kernel",
+    "dummy_task",
+]
+
+# These need LangChain, whose import is slow.
+_LAZY = {"ScriptedChatModel", "UnexpectedCallError"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs LangChain on first use."""
+    if name in _LAZY:
+        return getattr(import_module("accelopt.testing.chat"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""The nodes of the graphs, one module each. Nodes never import nodes."""

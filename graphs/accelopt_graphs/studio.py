@@ -1,0 +1,15 @@
+"""Entry for LangGraph's own studio (`langgraph.json`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from accelopt_graphs.build import build_graph
+
+if TYPE_CHECKING:
+    from langgraph.graph.state import CompiledStateGraph
+
+
+def make_graph() -> CompiledStateGraph[Any, Any, Any, Any]:
+    """The compiled search graph, to look at; runs need services and start with `accelopt`."""
+    return build_graph().compile(name="optimize")
