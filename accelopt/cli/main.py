@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import sys
 
-import click
 import typer
 
 from accelopt import __version__
-from accelopt.cli import evaluate, listings, optimize, runs
+from accelopt.cli import conformance, evaluate, listings, optimize, runs
 from accelopt.errors import AcceloptError
 
 USAGE_ERROR = 2
+
+# typer brings its own copy of click or uses the installed one, depending on its version; both derive
+# their complaints from one base.
+_CliError = typer.BadParameter.__mro__[2]
 
 
 def build_app() -> typer.Typer:
@@ -30,6 +33,7 @@ def build_app() -> typer.Typer:
     evaluate.register(app)
     listings.register(app)
     runs.register(app)
+    conformance.register(app)
     return app
 
 
@@ -58,14 +62,15 @@ def main(arguments: list[str] | None = None) -> None:
         _add_plugin_commands(app)
         command = typer.main.get_command(app)
         code = command.main(args=arguments, prog_name="accelopt", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message())
-        sys.exit(0)
-    except click.ClickException as error:
-        _fail(error.format_message())
+    except _CliError as error:
+        message = str(error.format_message())
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(message)
+            sys.exit(0)
+        _fail(message)
     except AcceloptError as error:
         _fail(str(error))
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:

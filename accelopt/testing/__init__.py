@@ -1,4 +1,5 @@
-"""Help for tests of plugins and graphs: a scripted model, a backend that does as it is told."""
+"""Help for tests of plugins and graphs: a scripted model, a backend that does as it is told, and the
+conformance kit that every backend has to pass."""
 
 from __future__ import annotations
 
@@ -6,18 +7,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from accelopt.testing.backend import DummyBackend, dummy_kernel, dummy_task
+from accelopt.testing.conformance import ConformanceReport, check_backend
 from accelopt.testing.observers import RecordingObserver
+from accelopt.testing.samples import ConformanceSample, nki_sample
 
 if TYPE_CHECKING:
     from accelopt.testing.chat import ScriptedChatModel, UnexpectedCallError
 
 __all__ = [
+    "ConformanceReport",
+    "ConformanceSample",
     "DummyBackend",
     "RecordingObserver",
     "ScriptedChatModel",
     "UnexpectedCallError",
+    "check_backend",
     "dummy_kernel",
     "dummy_task",
+    "nki_sample",
 ]
 
 # These need LangChain, whose import is slow.
