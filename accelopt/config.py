@@ -26,6 +26,9 @@ class RunConfig(BaseSettings):
         frozen=True, extra="forbid", env_prefix=ENVIRONMENT_PREFIX, env_ignore_empty=True
     )
 
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+
     task: str = Field(default="", description="Task name, or empty when a kernel file is given.")
     kernel: str = Field(default="", description="A person's own kernel file (with `reference`).")
     reference: str = Field(default="", description="The reference file of that kernel.")

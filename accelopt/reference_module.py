@@ -270,9 +270,12 @@ class ModuleReference:
 
 def item_bytes(dtype: str) -> int:
     """Bytes of one element, ml_dtypes names included."""
-    import ml_dtypes  # registers bfloat16 and the float8 types with NumPy
+    try:
+        return np.dtype(dtype).itemsize
+    except TypeError:
+        import ml_dtypes  # takes over a second: only for types that NumPy does not know
 
-    return np.dtype(getattr(ml_dtypes, dtype, dtype)).itemsize
+        return np.dtype(getattr(ml_dtypes, dtype)).itemsize
 
 
 def _scalar_spec(value: float | int) -> ArgumentSpec:

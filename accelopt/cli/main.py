@@ -37,12 +37,18 @@ def build_app() -> typer.Typer:
     return app
 
 
-def _options(
-    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
-) -> None:
-    if version:
+def _version(asked: bool) -> None:
+    if asked:
         typer.echo(f"accelopt {__version__}")
         raise typer.Exit
+
+
+def _options(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and exit.", is_eager=True, callback=_version
+    ),
+) -> None:
+    pass
 
 
 def _add_plugin_commands(app: typer.Typer) -> None:

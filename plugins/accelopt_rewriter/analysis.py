@@ -6,10 +6,11 @@ import ast
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from accelopt.entry_point import find_entry
+from accelopt.errors import TaskError
 from accelopt_rewriter.indexing import Element, Opaque, Reader, Span, grid_shape
 from accelopt_rewriter.names import Names, tail
 from accelopt_rewriter.parts import Buffer, Loop, Op, Ref
@@ -18,6 +19,9 @@ from accelopt_rewriter.static import Value, evaluate
 
 CREATORS = frozenset({"nl.ndarray", "nl.zeros", "nl.ones", "nl.full", "nl.empty_like"})
 _SIDE_OUTPUTS = frozenset({"reduce_res", "dst", "dst_idx"})
+_PURE_METHODS = frozenset(
+    {".broadcast_to", ".reshape", ".astype", ".view", ".expand_dims", ".type", ".dtype"}
+)
 _PSUM_RESULTS = frozenset({"nl.matmul", "nl.transpose", "nisa.nc_matmul", "nisa.nc_transpose"})
 
 
@@ -38,14 +42,17 @@ class Kernel:
     loops: list[Loop] = field(init=False, default_factory=list)
     buffers: dict[str, Buffer] = field(init=False, default_factory=dict)
     forms: dict[int, Any] = field(init=False, default_factory=dict)
-    """Normal forms by statement, kept by `forms.form_of`."""
+    """Normal forms by statement, kept by `reading.form_of`."""
+    found: dict[str, Any] = field(init=False, default_factory=dict)
+    """Sites by rewrite, kept by `Rewrite.find`."""
 
     def __post_init__(self) -> None:
         tree = ast.parse(self.text)
         entry = find_entry(self.text)
-        self.function = next(
-            node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == entry
-        )
+        functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+        if entry not in functions:
+            raise TaskError(f"{entry} is not a plain function")
+        self.function = functions[entry]
         self.names = Names.of(tree)
         self.parameters = [a.arg for a in self.function.args.args]
         for name, value in zip(self.parameters, self.arguments, strict=False):
@@ -53,6 +60,7 @@ class Kernel:
                 self.env[name] = value
         nodes = list(ast.walk(self.function))
         self._used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+        self._reserved: set[str] = set()
         self._shapes: dict[str, tuple[int, ...] | None] = {}
         self._masks: dict[int, str | None] = {}
         loop_names = {
@@ -77,8 +85,10 @@ class Kernel:
                     assigned.setdefault(target.id, []).append(value)
                 elif isinstance(target, ast.Tuple):
                     self._unpack(target, value)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                assigned.setdefault(node.target.id, []).extend([node.value] if node.value else [])
         self.tensors = {p for p in self.parameters if not isinstance(self.env.get(p), int | float)}
-        self._first_values = {name: values[0] for name, values in assigned.items()}
+        self._values = assigned
         for name, values in assigned.items():
             known = evaluate(values[0], self.env) if len(values) == 1 else None
             if known is not None:
@@ -87,6 +97,9 @@ class Kernel:
                 self.aliases[name] = values[0]
             else:
                 self.tensors.add(name)
+        # Names that are bound in any other way: nothing is known about them.
+        bound = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        self.tensors |= bound - set(self.env) - set(self.aliases) - self.loop_names
 
     def _unpack(self, target: ast.Tuple, value: ast.expr) -> None:
         known = evaluate(value, self.env)
@@ -128,12 +141,22 @@ class Kernel:
                 self.loops.append(loop)
                 self._walk(statement.body, (*loops, loop), (*block, statement.lineno))
             elif isinstance(statement, ast.If | ast.With | ast.While | ast.For):
+                self._header(statement, loops, block)
                 for part in ("body", "orelse"):
                     inner = getattr(statement, part, [])
                     where = (*block, statement.lineno, 0 if part == "body" else 1)
                     self._walk(inner, loops, where)
             else:
                 self._add(statement, loops, block)
+
+    def _header(self, node: ast.stmt, loops: tuple[Loop, ...], block: tuple[int, ...]) -> None:
+        """Record what the condition of an `if` or `while`, or the head of a `with`, mentions."""
+        heads = [getattr(node, name, None) for name in ("test", "iter")]
+        heads += [item.context_expr for item in getattr(node, "items", [])]
+        mentioned = tuple(r for head in heads if head is not None for r in self._mentioned(head))
+        if mentioned:
+            op = Op(len(self.ops), node.lineno, node, loops, block, reads=mentioned)
+            self.ops.append(op)
 
     def _loop(self, node: ast.For) -> Loop:
         kind, extent = "", None
@@ -150,14 +173,23 @@ class Kernel:
         target: Ref | None = None
         binds = ""
         value: ast.expr | None = None
+        place: ast.expr | None = None
         augmented = isinstance(node, ast.AugAssign)
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             value, place = node.value, node.targets[0]
-        elif isinstance(node, ast.AugAssign):
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
             value, place = node.value, node.target
-        else:
-            place = None
-            value = node.value if isinstance(node, ast.Expr | ast.Return) else None
+        elif isinstance(node, ast.Expr | ast.Return):
+            value = node.value
+        if not isinstance(place, ast.Name | ast.Subscript | None):
+            value = None
+        if value is None:
+            # Something rare: whatever it mentions may be read and, unless it only asserts, written.
+            reads = list(self._mentioned(node))
+            writes = [] if isinstance(node, ast.Assert) else reads
+            rare = Op(order, line, node, loops, block, reads=tuple(reads), writes=tuple(writes))
+            self.ops.append(rare)
+            return
         if isinstance(place, ast.Name) and place.id in self.tensors:
             binds = "" if augmented else place.id
             if binds:
@@ -165,22 +197,40 @@ class Kernel:
             target = self.ref(place)
         elif isinstance(place, ast.Subscript):
             target = self.ref(place)
-        reads = list(self.refs(value)) if value is not None else []
-        writes = [target] if target is not None else []
-        if isinstance(value, ast.Call):
-            for keyword in value.keywords:
-                if keyword.arg in _SIDE_OUTPUTS:
-                    writes += list(self.refs(keyword.value))
-            if self.names.callee(value) == "nl.store" and value.args:
-                writes += list(self.refs(value.args[0]))
+        reads = list(self.refs(value))
+        writes = ([target] if target is not None else []) + self._written(value)
         if augmented and target is not None:
             reads.append(target)
+        if isinstance(place, ast.Subscript):
+            reads += self.refs(place.slice)
         self.ops.append(
             Op(
                 order, line, node, loops, block, target, binds, augmented, value,
                 tuple(reads), tuple(writes),
             )
         )  # fmt: skip
+
+    def _mentioned(self, node: ast.AST) -> Iterator[Ref]:
+        for child in ast.walk(node):
+            found = self.ref(child) if isinstance(child, ast.Name) else None
+            if found is not None:
+                yield found
+
+    def _written(self, value: ast.expr) -> list[Ref]:
+        """Tensors that an expression's calls write beside returning something."""
+        writes: list[Ref] = []
+        for call in (n for n in ast.walk(value) if isinstance(n, ast.Call)):
+            callee = self.names.callee(call)
+            for keyword in call.keywords:
+                if keyword.arg in _SIDE_OUTPUTS:
+                    writes += self.refs(keyword.value)
+            if callee == "nl.store" and call.args:
+                writes += self.refs(call.args[0])
+            if not callee or (callee.startswith(".") and callee not in _PURE_METHODS):
+                # A helper of the file: it may write what it is given.
+                for argument in (*call.args, *(k.value for k in call.keywords)):
+                    writes += self.refs(argument)
+        return writes
 
     def _declare(self, name: str, op: Op) -> None:
         call = op.call
@@ -258,8 +308,9 @@ class Kernel:
         value = self.env.get(name)
         if isinstance(value, tuple):
             return value
-        bound = self._first_values.get(name)
-        return None if bound is None else result_shape(self, bound)
+        shapes = {result_shape(self, value) for value in self._values.get(name, [])}
+        # A name that stands for tiles of different shapes says nothing about either.
+        return shapes.pop() if len(shapes) == 1 else None
 
     def memory_of(self, name: str) -> str:
         """`hbm`, `sbuf` or `psum`."""
@@ -283,13 +334,17 @@ class Kernel:
         )
 
     def fresh(self, base: str) -> str:
-        """A name the file does not use; reserved from now on."""
+        """A name the file does not use; reserved until `release_names`."""
         name, number = base, 1
-        while name in self._used:
+        while name in self._used or name in self._reserved:
             number += 1
             name = f"{base}_{number}"
-        self._used.add(name)
+        self._reserved.add(name)
         return name
+
+    def release_names(self) -> None:
+        """Forget reserved names, so that what one rewrite looked at does not change another's."""
+        self._reserved.clear()
 
     @cached_property
     def readers(self) -> dict[str, list[Op]]:
@@ -320,6 +375,17 @@ class Kernel:
                 None if node is None or absent else ast.unparse(self.inline(node))
             )
         return self._masks[op.order]
+
+
+@lru_cache(maxsize=16)
+def read_kernel(text: str, arguments: tuple[Value | None, ...]) -> Kernel:
+    """The analysis of a kernel, kept for the next one who asks.
+
+    Raises:
+        SyntaxError: the text is not Python.
+        TaskError: it has no kernel function.
+    """
+    return Kernel(text, arguments)
 
 
 def _covers(elements: Sequence[Element], shape: tuple[int, ...] | None) -> bool:

@@ -31,9 +31,10 @@ def busy_fractions(profile: Sequence[str], bottleneck: str) -> dict[str, float]:
             fraction = float(number.group(0))
             busy[engine] = fraction / 100 if fraction > 1.5 else fraction
     busy["latency"] = max(0.0, 1.0 - max(busy.values())) if any(busy.values()) else 0.0
-    named = re.search(r"bound by:?\s*(\w+)|^\s*(\w+)", bottleneck.lower())
+    text = bottleneck.lower()
+    named = re.search(r"bound by:?\s*(\w+)", text) or re.match(r"\s*(\w+)", text)
     if named is not None:
-        word = named.group(1) or named.group(2)
+        word = named.group(1)
         engine = {"memory": "dma"}.get(word, word)
         if engine in busy:
             busy[engine] += _BOUND_BONUS

@@ -129,7 +129,10 @@ def _line_heads(block: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 def apply_edits(text: str, edits: Edits) -> str:
     """The text with all edits carried out."""
-    module = cst.parse_module(text)
+    try:
+        module = cst.parse_module(text)
+    except cst.ParserSyntaxError as error:
+        raise SyntaxError(error.message) from error
     statements = [s for s in module.body if isinstance(s, Statement)]
     body = _Apply(edits, module.config_for_parsing).block(ast.parse(text).body, statements)
     return module.with_changes(body=body).code

@@ -20,7 +20,7 @@ def answer(request: ExecuteRequest) -> str:
         return fenced("The plan asks for no rewrite; the kernel is unchanged.", request.kernel)
     try:
         text = carry_out(request.kernel, steps, parse_arguments(request.problem.arguments))
-    except (SyntaxError, TaskError) as error:
+    except (SyntaxError, ValueError, TaskError) as error:
         return fenced(
             f"The kernel can't be read ({error}), so it is returned unchanged.", request.kernel
         )

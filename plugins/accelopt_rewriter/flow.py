@@ -6,7 +6,9 @@ from accelopt_rewriter.analysis import Kernel
 from accelopt_rewriter.parts import Op, Ref
 
 
-def producer_of(kernel: Kernel, ref: Ref, consumer: Op, *, uses: int = 1) -> Op | None:
+def producer_of(
+    kernel: Kernel, ref: Ref, consumer: Op, *, uses: int = 1, until: Op | None = None
+) -> Op | None:
     """The statement whose result `consumer` reads as `ref`, when it may be folded into it.
 
     It may when both are in the same block under the same mask, nobody else sees the result,
@@ -16,6 +18,7 @@ def producer_of(kernel: Kernel, ref: Ref, consumer: Op, *, uses: int = 1) -> Op 
         ref: what is read.
         consumer: who reads it.
         uses: how often the consumer may mention it.
+        until: where the folded statement will stand, if that is not the consumer's place.
     """
     before = [
         op
@@ -43,10 +46,18 @@ def producer_of(kernel: Kernel, ref: Ref, consumer: Op, *, uses: int = 1) -> Op 
     )
     if others and not overwrites:
         return None
+    moved = range(found.order + 1, (until or consumer).order)
     inputs = {r.name for r in found.reads}
-    if any(op.order in between for name in inputs for op in kernel.writers.get(name, [])):
+    if any(op.order in moved for name in inputs for op in kernel.writers.get(name, [])):
         return None
     return found
+
+
+def is_touched_between(kernel: Kernel, name: str, first: Op, last: Op) -> bool:
+    """Whether any statement strictly between two others mentions a tensor."""
+    between = range(first.order + 1, last.order)
+    mentions = [*kernel.readers.get(name, []), *kernel.writers.get(name, [])]
+    return any(op.order in between for op in mentions)
 
 
 def target_text(consumer: Op, producer: Op | None = None) -> str:

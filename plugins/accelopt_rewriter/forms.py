@@ -124,12 +124,21 @@ class Reduce:
 Form = Activation | Scalar | Binary | ScalarBinary | Reciprocal | Copy | Reduce
 
 
-def emit(kernel: Kernel, form: Form, like: Op) -> str:
-    """Source of a form, under the mask and with the dtype of the statement it replaces."""
+def emit(kernel: Kernel, form: Form, like: Op, folded: Op | None = None) -> str:
+    """Source of a form, under the mask and with the dtype of the statement it replaces.
+
+    Args:
+        kernel: whose statement is replaced.
+        form: what to compute.
+        like: the statement.
+        folded: the statement folded into it; its dtype counts where `like` leaves it to the input.
+    """
     nl, nisa = kernel.names.nl, kernel.names.nisa
     tail = ""
     for name in ("mask", "dtype"):
         node = kernel.names.keyword(like.call, name)
+        if node is None and folded is not None and name == "dtype":
+            node = kernel.names.keyword(folded.call, name)
         if node is not None:
             tail += f", {name}={ast.unparse(node)}"
     match form:

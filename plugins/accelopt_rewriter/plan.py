@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from accelopt_rewriter.analysis import Kernel
+from accelopt_rewriter.analysis import read_kernel
 from accelopt_rewriter.catalog import REWRITES
 from accelopt_rewriter.static import Value
 
@@ -59,8 +59,8 @@ def carry_out(text: str, steps: Sequence[PlanStep], arguments: Sequence[Value | 
         if step.where == EVERYWHERE:
             text = rewrite.apply_everywhere(text, arguments)
             continue
-        kernel = Kernel(text, arguments)
-        for site in rewrite.sites(kernel):
+        kernel = read_kernel(text, tuple(arguments))
+        for site in rewrite.find(kernel):
             if f"L{site.line}" == step.where:
                 text = rewrite.apply(kernel, site)
                 break

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from accelopt.errors import TaskError
 from accelopt.requests import PlanRequest
-from accelopt_rewriter.analysis import Kernel
+from accelopt_rewriter.analysis import Kernel, read_kernel
 from accelopt_rewriter.bottleneck import busy_fractions, share
 from accelopt_rewriter.catalog import GROUPS, REWRITES
 from accelopt_rewriter.plan import PlanStep, spec_of
@@ -55,7 +55,7 @@ def answer(request: PlanRequest) -> str:
     tried = {line.strip() for line in request.tried}
     try:
         options = [o for o in ordered(request, arguments) if o.headline not in tried]
-    except (SyntaxError, TaskError) as error:
+    except (SyntaxError, ValueError, TaskError) as error:
         return f"No rewrite applies: the kernel can't be read ({error}).\n\nrewrite: none\n"
     if request.index >= len(options):
         return (
@@ -81,13 +81,15 @@ def ordered(request: PlanRequest, arguments: tuple[Value | None, ...]) -> list[O
     for option in found:
         kinds.setdefault(option.kind, []).append(option)
     ranked = {kind: sorted(options, key=promise) for kind, options in kinds.items()}
-    ones, groups = ranked.get("one", []), ranked.get("group", [])
+    ones = ranked.get("one", [])
+    deeper = [*ranked.get("group", [])[:1], *ranked.get("everything", [])]
+    deeper += ranked.get("group", [])[1:]
     result: list[Option] = []
-    # The best single rewrite first; then steps that reach deeper take turns with single ones, so
+    # The best single rewrite first; then plans that reach deeper take turns with single ones, so
     # that a search with few plans per candidate still gets somewhere.
-    for position in range(max(len(ones), len(groups))):
-        result += ones[position : position + 1] + groups[position : position + 1]
-    for kind in ("pair", "everything", "site"):
+    for position in range(max(len(ones), len(deeper))):
+        result += ones[position : position + 1] + deeper[position : position + 1]
+    for kind in ("pair", "site"):
         result += ranked.get(kind, [])
     return result
 
@@ -95,7 +97,7 @@ def ordered(request: PlanRequest, arguments: tuple[Value | None, ...]) -> list[O
 @lru_cache(maxsize=64)
 def find_options(text: str, arguments: tuple[Value | None, ...]) -> tuple[Option, ...]:
     """Every plan that changes the kernel. No two have the same steps."""
-    kernel = Kernel(text, arguments)
+    kernel = read_kernel(text, arguments)
     found: dict[tuple[PlanStep, ...], Option] = {}
 
     def add(kind: str, steps: tuple[PlanStep, ...], title: str, sites: tuple[str, ...]) -> None:
@@ -103,7 +105,7 @@ def find_options(text: str, arguments: tuple[Value | None, ...]) -> tuple[Option
 
     applicable: list[str] = []
     for name, rewrite in REWRITES.items():
-        sites = rewrite.sites(kernel)
+        sites = rewrite.find(kernel)
         if not sites:
             continue
         applicable.append(name)
@@ -121,9 +123,9 @@ def find_options(text: str, arguments: tuple[Value | None, ...]) -> tuple[Option
     if len(steps) > 1:
         add("everything", steps, "carry out every group of rewrites", _places(kernel, steps))
     for first in sorted(applicable, key=lambda name: REWRITES[name].priority)[:_PAIRS]:
-        later = Kernel(REWRITES[first].apply_everywhere(text, arguments), arguments)
+        later = read_kernel(REWRITES[first].apply_everywhere(text, arguments), arguments)
         for name, rewrite in REWRITES.items():
-            if name != first and rewrite.sites(later):
+            if name != first and rewrite.find(later):
                 title = f"{REWRITES[first].title}; then {rewrite.title}"
                 pair = (PlanStep(first), PlanStep(name))
                 add("pair", pair, title, _places(kernel, pair))
@@ -146,7 +148,7 @@ def _effective(
 def _places(kernel: Kernel, steps: Sequence[PlanStep]) -> tuple[str, ...]:
     places = []
     for step in steps:
-        sites = REWRITES[step.rewrite].sites(kernel)
+        sites = REWRITES[step.rewrite].find(kernel)
         where = ", ".join(f"line {site.line}" for site in sites) or "after the steps before it"
         places.append(f"{step.rewrite}: {where}")
     return tuple(places)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from threading import RLock
 
-from accelopt_rewriter.analysis import Kernel
+from accelopt_rewriter.analysis import Kernel, read_kernel
 from accelopt_rewriter.edit import Edits, apply_edits
 from accelopt_rewriter.static import Value
 
@@ -54,7 +54,15 @@ class Rewrite(ABC):
 
     @abstractmethod
     def sites(self, kernel: Kernel) -> list[Site]:
-        """Every place it applies to, in the order of the file."""
+        """Work out every place it applies to, in the order of the file."""
+
+    def find(self, kernel: Kernel) -> list[Site]:
+        """Every place it applies to, in the order of the file; worked out once per kernel."""
+        if self.name not in kernel.found:
+            kernel.release_names()
+            kernel.found[self.name] = self.sites(kernel)
+        found: list[Site] = kernel.found[self.name]
+        return found
 
     def apply(self, kernel: Kernel, site: Site) -> str:
         """The kernel's text with the rewrite carried out at `site`."""
@@ -74,8 +82,8 @@ class Rewrite(ABC):
     def repeat(self, text: str, arguments: Sequence[Value | None]) -> str:
         """`apply_everywhere`, computed."""
         for _ in range(_REPEATS):
-            kernel = Kernel(text, arguments)
-            found = self.sites(kernel)
+            kernel = read_kernel(text, tuple(arguments))
+            found = self.find(kernel)
             if not found:
                 break
             # Sites that touch different statements don't disturb each other: one pass for all.
@@ -118,7 +126,7 @@ def _without_unused(text: str, before: Kernel) -> str:
     Tensors nobody read before the rewrite either are the author's business and stay.
     """
     while True:
-        kernel = Kernel(text, before.arguments)
+        kernel = read_kernel(text, tuple(before.arguments))
         edits = Edits()
         for name in sorted(kernel.tensors):
             if name in kernel.parameters or kernel.readers.get(name):

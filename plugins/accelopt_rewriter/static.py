@@ -48,9 +48,10 @@ def _parse_argument(line: str) -> Value | None:
     bracketed = re.search(r"[\[(]([\d\s,x×]*)[\])]", text)
     if bracketed:
         return tuple(int(n) for n in re.findall(r"\d+", bracketed.group(1)))
-    crossed = re.search(r"\b\d+(?:\s*[x×]\s*\d+)*\b", text)
-    if crossed and re.search(r"float|int|bf16|fp\d", text):
-        return tuple(int(n) for n in re.findall(r"\d+", crossed.group(0)))
+    crossed = re.match(r"\d+(?:\s*[x×]\s*\d+)*\s+(?:\w*float\d|u?int\d)", text)
+    if crossed:
+        text = crossed.group(0).rpartition(" ")[0]
+        return tuple(int(n) for n in re.findall(r"\d+", text))
     scalar = re.search(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?", text)
     return float(scalar.group(0)) if scalar else None
 

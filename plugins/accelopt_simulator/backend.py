@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,13 @@ class SimulatorBackend(Backend):
         self._pool: JudgePool | None = None
         self._inline = Judge(device, timing)
         self._inline_lock = threading.Lock()
+
+    def configure(self, *, evaluation_timeout_s: float, workers: int) -> None:
+        """Take over a run's limits."""
+        self._judge_wall_s = evaluation_timeout_s
+        self._limits = replace(self._limits, wall_s=min(self._limits.wall_s, evaluation_timeout_s))
+        if workers:
+            self._judges = workers
 
     def _start(self) -> tuple[WorkerPool, JudgePool]:
         """Processes start with the first evaluation, not when the backend is listed."""
@@ -176,12 +184,13 @@ class SimulatorBackend(Backend):
 
 def _arguments(task: KernelTask) -> tuple[Any, ...]:
     return tuple(
-        spec.value if spec.value is not None else (spec.shape, spec.dtype) for spec in task.arguments
+        spec.value if spec.value is not None else (spec.shape, spec.dtype)
+        for spec in task.arguments
     )
 
 
 def _from_worker(result: WorkerResult) -> Verdict:
-    """A verdict from what a worker said. Its words are shown, never trusted: they can only fail it."""
+    """A verdict from what a worker said. Its words are shown, not trusted: they only fail it."""
     status = EvaluationStatus(result.status)
     diagnostics = []
     for item in result.diagnostics:

@@ -37,7 +37,8 @@ class DType:
             # Importing ml_dtypes takes over a second: only for kernels that use its types.
             import ml_dtypes
 
-            return np.dtype(getattr(ml_dtypes, self.storage_name))
+            small: np.dtype[np.generic] = np.dtype(getattr(ml_dtypes, self.storage_name))
+            return small
         return np.dtype(self.storage_name)
 
 
@@ -71,6 +72,7 @@ INT32 = CODE_BY_NAME["int32"]
 UINT8 = CODE_BY_NAME["uint8"]
 BOOL = CODE_BY_NAME["bool"]
 BFLOAT16 = CODE_BY_NAME["bfloat16"]
+TFLOAT32 = CODE_BY_NAME["tfloat32"]
 
 _CODE_BY_STORAGE = {
     dtype.storage_name: code

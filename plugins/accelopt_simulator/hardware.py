@@ -1,7 +1,8 @@
 """Device specifications and engine constants, each with its source.
 
-Sources: [doc] AWS Neuron documentation; [meas] derived from published AccelOpt counters (the figures of
-`trainium-performance-model`); [nkibench] the constants NKIBench's roofline uses; [own] our derivation.
+Sources: [doc] AWS Neuron documentation; [meas] derived from published AccelOpt counters (the
+figures of `trainium-performance-model`); [nkibench] the constants NKIBench's roofline uses; [own]
+our derivation.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ TRN2 = DeviceSpec(
         "hbm_bandwidth_bytes_per_s": "our derivation: 2.9 TB/s per chip / 8 cores",
         "fp32_matmul_flops_per_s": "our derivation: 128 x 128 x 2 FLOP x 2.4 GHz / 4 passes",
         "vector_flops_per_s": "our derivation: 2 engines x 128 lanes x 0.96 GHz",
-        "sbuf_bytes_per_partition": "Neuron documentation 224 KiB; 16 KiB reserved as on Trainium 1",
+        "sbuf_bytes_per_partition": "Neuron documentation: 224 KiB; 16 KiB reserved as on trn1",
         "psum_bytes_per_partition": "Neuron documentation: 8 banks of 2 KiB",
     },
 )
@@ -57,7 +58,7 @@ class Timing:
         broadcast_passes: of a partition broadcast by a ones matmul [meas: one pass, two cycles].
         min_cycles: least initiation interval of vector and scalar instructions [doc: about 64].
         act_overhead_ns: per scalar instruction [meas 41-65].
-        dve_overhead_ns: per vector instruction, stands for exposed dependency latency [meas 60-200].
+        dve_overhead_ns: per vector instruction, for exposed dependency latency [meas 60-200].
         pool_start_cycles: start-up of a gpsimd instruction [doc: about 150].
         reciprocal_factor: vector cycles per element of fp32 reciprocal [meas about 2; doc says 8].
         dma_engines: DMA engines of a core [doc].

@@ -1,7 +1,7 @@
 """The instruction table: one row per instruction, the same for both dialects.
 
-Front ends may only emit instructions of this table; constraints, numerics and cost rules are keyed by
-its names. Facts: spec of `neuronxcc.nki` (SDK 2.26), section 3.
+Front ends may only emit instructions of this table; constraints, numerics and cost rules are keyed
+by its names. Facts: spec of `neuronxcc.nki` (SDK 2.26), section 3.
 """
 
 from __future__ import annotations
@@ -103,15 +103,56 @@ OPS = MappingProxyType({row.name: row for row in _ROWS})
 
 # Functions the scalar engine evaluates (spec 5.1).
 ACTIVATIONS = frozenset(
-    "copy square sigmoid relu gelu gelu_dx gelu_apprx_tanh gelu_apprx_sigmoid silu silu_dx tanh "
-    "softplus mish erf erf_dx exp log sin arctan sqrt rsqrt reciprocal sign abs".split()
+    [
+        "copy",
+        "square",
+        "sigmoid",
+        "relu",
+        "gelu",
+        "gelu_dx",
+        "gelu_apprx_tanh",
+        "gelu_apprx_sigmoid",
+        "silu",
+        "silu_dx",
+        "tanh",
+        "softplus",
+        "mish",
+        "erf",
+        "erf_dx",
+        "exp",
+        "log",
+        "sin",
+        "arctan",
+        "sqrt",
+        "rsqrt",
+        "reciprocal",
+        "sign",
+        "abs",
+    ]
 )
 
 # Arithmetic operators of the vector engine (spec 5.2), by arity.
 BINARY_ALU = frozenset(
-    "add subtract multiply maximum minimum equal not_equal greater_equal greater less_equal less "
-    "logical_and logical_or logical_xor power".split()
+    [
+        "add",
+        "subtract",
+        "multiply",
+        "maximum",
+        "minimum",
+        "equal",
+        "not_equal",
+        "greater_equal",
+        "greater",
+        "less_equal",
+        "less",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "power",
+    ]
 )
-UNARY_ALU = frozenset("rsqrt reciprocal abs logical_not".split())
-BITWISE_ALU = frozenset("bitwise_and bitwise_or bitwise_xor left_shift right_shift invert".split())
-REDUCTIONS = frozenset("add multiply maximum minimum".split())
+UNARY_ALU = frozenset(["rsqrt", "reciprocal", "abs", "logical_not"])
+BITWISE_ALU = frozenset(
+    ["bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "invert"]
+)
+REDUCTIONS = frozenset(["add", "multiply", "maximum", "minimum"])

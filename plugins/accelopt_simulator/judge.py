@@ -1,7 +1,7 @@
 """The judge: from trace bytes to an evaluation, with our own code only. Never runs the candidate.
 
-Runs in a limited process of its own (`process.judge_main`), or in the caller's for a task that lives
-only there.
+Runs in a limited process of its own (`process.judge_main`), or in the caller's for a task that
+lives only there.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from accelopt.device import DeviceSpec
+from accelopt.errors import AcceloptError
 from accelopt.evaluation import (
     Diagnostic,
     Evaluation,
@@ -26,6 +27,7 @@ from accelopt.evaluation import (
 )
 from accelopt.kernel import KernelTask, relative_l2_error
 from accelopt_simulator.constraints.check import check_constraints
+from accelopt_simulator.dtypes import code_of
 from accelopt_simulator.hardware import Timing
 from accelopt_simulator.latency.model import LatencyReport, estimate_latency
 from accelopt_simulator.latency.stream import TooManyInstancesError
@@ -34,13 +36,14 @@ from accelopt_simulator.numerics.execute import (
     Executor,
     StorageLimitError,
     WorkLimitError,
+    check_instances,
     check_work,
 )
 from accelopt_simulator.task_data import TaskData
 from accelopt_simulator.trace.analysis import Analysis
 from accelopt_simulator.trace.codec import decode, trace_hash
-from accelopt_simulator.trace.schema import Trace
-from accelopt_simulator.trace.validate import TraceError
+from accelopt_simulator.trace.errors import TraceError
+from accelopt_simulator.trace.schema import TensorRole, Trace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +63,8 @@ class Judge:
     Attributes:
         device: what kernels are for.
         timing: cost constants.
-        cache_dir: where inputs and right answers are shared between judges; None keeps them in memory.
+        cache_dir: where inputs and right answers are shared between judges; None keeps them in
+            memory.
     """
 
     def __init__(self, device: DeviceSpec, timing: Timing, cache_dir: Path | None = None) -> None:
@@ -77,6 +81,7 @@ class Judge:
             trace = decode(trace_bytes)
             analysis = Analysis(trace)
             _ = analysis.loop_range
+            check_arguments(trace, task)
         except TraceError as error:
             return _rejected("forged_trace", f"the trace is not well-formed: {error}")
         digest = trace_hash(trace)
@@ -100,6 +105,19 @@ class Judge:
             return Verdict(
                 status=EvaluationStatus.OUT_OF_MEMORY, diagnostics=(finding,), trace_hash=digest
             )
+        except AcceloptError:
+            raise  # the task is broken, not the kernel
+        except Exception as error:  # noqa: BLE001 - no trace may bring a run down
+            finding = Diagnostic(
+                rule="internal_error",
+                message=f"the simulator can't judge this kernel: {type(error).__name__}: {error}"[
+                    :500
+                ],
+                hint="please report it; another formulation of the kernel may pass",
+            )
+            return Verdict(
+                status=EvaluationStatus.UNSUPPORTED_OP, diagnostics=(finding,), trace_hash=digest
+            )
 
     def _judge(
         self,
@@ -110,8 +128,8 @@ class Judge:
         stages: frozenset[Stage],
         seeds: Sequence[int],
     ) -> Verdict:
-        check_loops(trace, analysis)
-        if Stage.CONSTRAINTS in stages or stages & {Stage.LATENCY, Stage.CORRECTNESS}:
+        check_instances(trace, analysis)
+        if stages & {Stage.CONSTRAINTS, Stage.LATENCY, Stage.CORRECTNESS}:
             findings = check_constraints(trace, self.device, min_float_bits=task.min_float_bits)
             if findings:
                 unsupported = all(f.rule == "unsupported_op" for f in findings)
@@ -165,16 +183,21 @@ class Judge:
         return tuple(results), tuple(diagnostics)
 
 
-def check_loops(trace: Trace, analysis: Analysis) -> None:
-    """Bound the number of iterations before anything enumerates them.
+def check_arguments(trace: Trace, task: KernelTask) -> None:
+    """The inputs a trace declares are the arguments that the task passes.
 
     Raises:
-        WorkLimitError: there are too many.
+        TraceError: an input has another position, shape or type.
     """
-    for loop in range(trace.num_loops):
-        count = analysis.instances(loop)
-        if count > 50_000_000:
-            raise WorkLimitError(f"{count} iterations of the loop in line {trace.loop_line[loop]}")
+    for tensor in np.flatnonzero(trace.tensor_role == TensorRole.INPUT).tolist():
+        index = int(trace.tensor_index[tensor])
+        if not 0 <= index < len(task.arguments) or task.arguments[index].value is not None:
+            raise TraceError(f"it reads an argument {index} that the task does not pass")
+        spec = task.arguments[index]
+        if int(trace.tensor_dtype[tensor]) != code_of(spec.dtype):
+            raise TraceError(f"argument {index} has another element type")
+        if trace.tensor_alias[tensor] < 0 and trace.shape(tensor) != tuple(spec.shape):
+            raise TraceError(f"argument {index} has another shape")
 
 
 def _compare_one(
@@ -185,7 +208,9 @@ def _compare_one(
         output = np.asarray(task.reference.natural_output(execution.outputs, expected))
         error = relative_l2_error(output, expected)
     except ValueError as problem:
-        return SeedResult(seed=seed, error=None, tolerance=tolerance, ok=False, message=str(problem))
+        return SeedResult(
+            seed=seed, error=None, tolerance=tolerance, ok=False, message=str(problem)
+        )
     if not math.isfinite(error):
         return SeedResult(
             seed=seed, error=None, tolerance=tolerance, ok=False, message="output has NaN or inf"
@@ -226,7 +251,13 @@ def _rejected(rule: str, message: str) -> Verdict:
 
 
 def to_evaluation(
-    verdict: Verdict, *, task: str, backend: str, source_sha256: str, calibration: str, started: float
+    verdict: Verdict,
+    *,
+    task: str,
+    backend: str,
+    source_sha256: str,
+    calibration: str,
+    started: float,
 ) -> Evaluation:
     """Complete a verdict."""
     report = verdict.report

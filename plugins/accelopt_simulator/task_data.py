@@ -32,7 +32,11 @@ class TaskData:
     def load(self, seed: int) -> tuple[list[KernelArgument], NDArray[Any]]:
         """Kernel arguments and the right answer for a seed; arrays are read-only."""
         if seed not in self._memory:
-            self._memory[seed] = self._draw(seed) if self.folder is None else self._shared(seed)
+            self._memory[seed] = (
+                self._draw(seed)
+                if self.folder is None
+                else self._shared(seed, self.folder / str(seed))
+            )
         return self._memory[seed]
 
     def _draw(self, seed: int) -> tuple[list[KernelArgument], NDArray[Any]]:
@@ -46,9 +50,7 @@ class TaskData:
                 array.flags.writeable = False
         return arguments, expected
 
-    def _shared(self, seed: int) -> tuple[list[KernelArgument], NDArray[Any]]:
-        assert self.folder is not None
-        folder = self.folder / str(seed)
+    def _shared(self, seed: int, folder: Path) -> tuple[list[KernelArgument], NDArray[Any]]:
         if not folder.exists():
             self._write(seed, folder)
         expected = np.load(folder / "expected.npy", mmap_mode="r", allow_pickle=False)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
@@ -17,6 +18,7 @@ from accelopt.requests import (
     ProblemFacts,
     SummarizeRequest,
 )
+from accelopt_rewriter.analysis import read_kernel
 from accelopt_rewriter.plan import PlanStep, parse_plan
 from accelopt_rewriter.plugin import RewriterProvider
 
@@ -163,6 +165,8 @@ def test_the_named_bottleneck_decides_between_equally_busy_engines():
     kernel = elementwise("r = nisa.reciprocal(data=a)")
     equal = ("vector_engine_active_time_percent: 0.5", "dma_active_time_percent: 0.5")
     assert "widen-free-tile" in plan(0, kernel, equal, bottleneck="The latency is bound by: dma.")
+    vector = plan(0, kernel, equal, bottleneck="The latency is bound by: vector. Busy: dma 50 %.")
+    assert "reciprocal-to-scalar" in vector
 
 
 def test_the_same_request_gives_the_same_plan():
@@ -304,3 +308,33 @@ def test_a_lesson_has_a_title_and_a_snippet_from_both_kernels():
 )
 def test_the_same_program_twice_is_no_lesson(fast):
     assert is_no_optimization(summarize(KERNEL, fast))
+
+
+def test_answers_do_not_depend_on_what_was_asked_before():
+    other = elementwise("t = nl.add(a, 2.0)", "u = nl.rsqrt(t)", "v = u + 1.0", "r = nl.exp(v)")
+    alone = execute("rewrite: scale-into-activation @ all", other)
+    all_plans(kernel=other)
+    read_kernel.cache_clear()
+    all_plans()
+    assert execute("rewrite: scale-into-activation @ all", other) == alone
+
+
+def test_many_threads_get_the_same_plans():
+    kernel = elementwise("t = nl.multiply(a, 0.25)", "r = nl.subtract(a, t)")
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda i: plan(i % 3, kernel), range(24)))
+    assert answers == [plan(i % 3, kernel) for i in range(24)]
+
+
+def test_a_kernel_of_the_other_dialect_is_left_alone():
+    kernel = (
+        "import nki\nimport nki.language as nl\nimport nki.isa as nisa\n\n\n@nki.jit\n"
+        "def kernel(x):\n"
+        "    out = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.shared_hbm)\n"
+        "    t = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf)\n"
+        "    nisa.dma_copy(dst=t, src=x)\n"
+        "    nisa.activation(dst=t, op=nl.exp, data=t, scale=-1.0)\n"
+        "    nisa.dma_copy(dst=out, src=t)\n"
+        "    return out\n"
+    )
+    assert plan(0, kernel).rstrip().endswith("rewrite: none")

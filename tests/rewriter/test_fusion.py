@@ -330,3 +330,32 @@ def test_the_entry_must_be_a_plain_function(applied):
     text = elementwise(*CHAIN).replace("@nki.jit\n", "") + "\nfast = nki.jit(kernel)\n"
     with pytest.raises(TaskError, match="not a plain function"):
         applied("silu-chain", text)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("sigmoid-chain", [*SIGMOID[:2], "a[...] = nl.exp(b)", SIGMOID[2]]),
+        (
+            "scale-into-activation",
+            ["t = a * 2.0", "u = nl.add(t, 1.0)", "a[...] = nl.exp(b)", "r = nl.exp(u)"],
+        ),
+    ],
+)
+def test_a_long_chain_does_not_move_past_a_change_of_its_input(applied, name, lines):
+    moved = [line for line in lines if "a[...]" not in line]
+    assert "data=a" in applied(name, elementwise(*moved)).lines[-3]
+    assert "data=a" not in applied(name, elementwise(*lines)).lines[-3]
+
+
+def test_a_sum_does_not_move_past_a_reader_of_its_old_value(applied):
+    lines = [
+        "s = nl.max(b, axis=[1])",
+        "q = nl.square(a)",
+        "v = nl.exp(s)",
+        "s = nl.sum(q, axis=[1])",
+        "r = nl.multiply(a, s)",
+    ]
+    assert not applied("reduce-fusion", elementwise(*lines)).changed
+    del lines[2]
+    assert applied("reduce-fusion", elementwise(*lines)).changed

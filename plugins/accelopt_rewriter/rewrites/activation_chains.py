@@ -27,8 +27,9 @@ def fold(kernel: Kernel, consumer: Op, producers: list[Op], form: Form, what: st
     """A site that computes `form` in the consumer's place and drops the producers."""
     edits = Edits()
     edits.delete(*(producer.line for producer in producers))
-    target = target_text(consumer, producers[0] if producers else None)
-    edits.replace[consumer.line] = [f"{target} = {emit(kernel, form, consumer)}"]
+    first = producers[0] if producers else None
+    target = target_text(consumer, first)
+    edits.replace[consumer.line] = [f"{target} = {emit(kernel, form, consumer, first)}"]
     return Site(consumer.line, what, edits)
 
 
@@ -58,7 +59,7 @@ class SigmoidChain(Rewrite):
             added = form_of(kernel, plus) if plus is not None else None
             if plus is None or not isinstance(added, Scalar) or not _adds_one(added):
                 continue
-            exp = producer_of(kernel, added.x, plus)
+            exp = producer_of(kernel, added.x, plus, until=op)
             power = form_of(kernel, exp) if exp is not None else None
             if exp is None or not isinstance(power, Activation) or power.fn != "exp":
                 continue
@@ -175,7 +176,7 @@ class AffineIntoActivation(Rewrite):
         scale, offset, base, reader = form.scale, None, form.x, op
         column = None
         while True:
-            producer = producer_of(kernel, base, reader)
+            producer = producer_of(kernel, base, reader, until=op)
             inner = form_of(kernel, producer) if producer is not None else None
             if producer is None or not isinstance(inner, Scalar):
                 break

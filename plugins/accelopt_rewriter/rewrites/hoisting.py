@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from math import prod
 
 from accelopt_rewriter.analysis import Kernel
 from accelopt_rewriter.edit import Edits
@@ -13,6 +14,18 @@ from accelopt_rewriter.source import indented, renamed, substituted, substituted
 
 RESIDENT_BUDGET_BYTES = 96 * 1024
 """Per partition, for what a hoisted load keeps in SBUF."""
+
+
+def resident_bytes(kernel: Kernel) -> int:
+    """Bytes per partition of the SBUF tensors that outlive the loops they are filled in."""
+    total = 0
+    for buffer in kernel.buffers.values():
+        fillers, users = kernel.writers.get(buffer.name, []), kernel.readers.get(buffer.name, [])
+        shared = any(set(w.loops) & set(r.loops) for w in fillers for r in users)
+        if buffer.memory == "sbuf" and users and not shared:
+            blocks = prod(buffer.shape[: buffer.partition_axis])
+            total += blocks * buffer.tile_bytes
+    return total
 
 
 class HoistLoad(Rewrite):
@@ -42,6 +55,8 @@ class HoistLoad(Rewrite):
         source = kernel.names.argument(call, "src")
         if source is None or any(r.name not in kernel.parameters for r in kernel.refs(call)):
             return None
+        if any(kernel.writers.get(r.name) for r in kernel.refs(call)):
+            return None
         used = kernel.loop_vars(call)
         free = [loop for loop in op.loops if loop.var not in used and (loop.extent or 0) > 1]
         if not free or kernel.mask_of(op) is not None:
@@ -55,7 +70,7 @@ class HoistLoad(Rewrite):
             if loop.extent is None:
                 return None
             size *= loop.extent
-        if size > RESIDENT_BUDGET_BYTES or any(loop.node.orelse for loop in op.loops):
+        if size + resident_bytes(kernel) > RESIDENT_BUDGET_BYTES:
             return None
         readers = self._readers(kernel, op, target)
         if readers is None:
@@ -237,7 +252,7 @@ class HoistTranspose(Rewrite):
             body = indented(f"for {index} in {nl}.affine_range({loop.count}):", body)
         declaration = (
             f"{name} = {nl}.ndarray(({nl}.par_dim({columns}), {width}), "
-            f"dtype={nl}.float32, buffer={nl}.sbuf)"
+            f"dtype={x.name}.dtype, buffer={nl}.sbuf)"
         )
         edits = Edits()
         edits.insert(outermost.line, declaration, body)

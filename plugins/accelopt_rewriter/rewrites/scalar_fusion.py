@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from accelopt_rewriter.analysis import Kernel
 from accelopt_rewriter.edit import Edits
-from accelopt_rewriter.flow import producer_of, target_text
+from accelopt_rewriter.flow import is_touched_between, producer_of, target_text
 from accelopt_rewriter.forms import (
     Activation,
     Binary,
@@ -160,6 +160,8 @@ class ReduceFusion(Rewrite):
             if producer is None or producer.target is None or form.x.shape is None:
                 continue
             if not isinstance(inner, Activation):
+                continue
+            if is_touched_between(kernel, op.target.name, producer, op):
                 continue
             nl, rows = kernel.names.nl, form.x.shape[0]
             edits = Edits()

@@ -8,6 +8,7 @@ import numpy as np
 
 from accelopt.evaluation import Diagnostic
 from accelopt_simulator.constraints.context import AccessOperand, Context
+from accelopt_simulator.trace.windows import OperandWindows
 
 
 def check_bounds(context: Context) -> Iterator[Diagnostic]:
@@ -23,11 +24,11 @@ def _operand(context: Context, instruction: int, operand: AccessOperand) -> Iter
     predicate = int(trace.ins_pred[instruction])
     for dim, expr in enumerate(trace.access_exprs(operand.access)):
         low, high = analysis.interval(expr, operand.grid)
-        if 0 <= low and high < shape[dim]:
+        if low >= 0 and high < shape[dim]:
             continue
         if predicate >= 0:
             low, high = _masked_interval(context, instruction, operand, expr, predicate)
-            if 0 <= low and high < shape[dim]:
+            if low >= 0 and high < shape[dim]:
                 continue
         yield context.finding(
             instruction,
@@ -45,9 +46,10 @@ def _masked_interval(
 ) -> tuple[int, int]:
     """Range of an index where the instruction's predicate holds; iterations are enumerated."""
     analysis = context.analysis
-    loops = dict(analysis.iterations(analysis.loops_of(instruction)))
-    grid = operand.grid
-    lows, highs, alive, _ = analysis.axis_window(predicate, grid, loops)
+    loops = analysis.iterations(analysis.loops_of(instruction))
+    windows = OperandWindows(context.trace, instruction)
+    low_corner, high_corner, alive, _ = analysis.axis_window(predicate, windows.grid, loops)
+    lows, highs = windows.of(operand.role, (low_corner, high_corner))
     base = np.asarray(analysis.evaluate(expr, loops))
     low, high = base, base
     for axis, coef in analysis.affine(expr).axes:

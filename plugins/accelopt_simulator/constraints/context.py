@@ -45,7 +45,7 @@ class Context:
 
     def op(self, instruction: int) -> str:
         """Opcode name."""
-        return self.trace.ops[self.trace.ins_op[instruction]]
+        return self.trace.ops[int(self.trace.ins_op[instruction])]
 
     def accesses(self, instruction: int) -> Iterator[AccessOperand]:
         """Tensor operands of an instruction."""

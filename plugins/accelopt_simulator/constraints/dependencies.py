@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from accelopt.evaluation import Diagnostic
 from accelopt_simulator.constraints.context import Context, writes
+from accelopt_simulator.dtypes import DTYPES
 from accelopt_simulator.trace.schema import LoopKind, TensorRole
 
 
@@ -24,7 +25,7 @@ def check_output_dependencies(context: Context) -> Iterator[Diagnostic]:
             used = {
                 loop
                 for expr in trace.access_exprs(operand.access)
-                for loop in _loops_in(context, expr)
+                for loop in analysis.loops_in(expr)
             }
             missing = [
                 loop
@@ -33,31 +34,16 @@ def check_output_dependencies(context: Context) -> Iterator[Diagnostic]:
                 and loop not in used
                 and analysis.max_trips(loop) > 1
             ]
-            # A value that does not change from one iteration to the next may be written again.
-            if missing and not _invariant(context, instruction, missing):
+            # A constant that every iteration writes is the same whoever writes last.
+            if missing and context.op(instruction) != "memset":
                 lines = ", ".join(str(int(trace.loop_line[loop])) for loop in missing)
                 yield context.finding(
                     instruction,
                     "err_unexpected_output_dependencies",
                     f"missing indices in the dst access: the affine loop(s) in line {lines}",
-                    hint="index the destination with every enclosing affine index, declare it inside "
-                    "the loop, or use nl.sequential_range",
+                    hint="index the destination with every enclosing affine index, declare it "
+                    "inside the loop, or use nl.sequential_range",
                 )
-
-
-def _loops_in(context: Context, expr: int) -> set[int]:
-    affine = context.analysis.affine(expr)
-    found = {loop for loop, coef in affine.loops if coef}
-    for var, _ in affine.others:
-        inner = int(context.trace.var_a[var])
-        if inner < len(context.trace.expr_const):
-            found |= _loops_in(context, inner)
-    return found
-
-
-def _invariant(context: Context, instruction: int, loops: list[int]) -> bool:
-    """Whether a memset writes the same constant in every iteration of `loops`."""
-    return context.op(instruction) == "memset" and bool(loops)
 
 
 def check_outputs_written(context: Context) -> Iterator[Diagnostic]:
@@ -91,8 +77,6 @@ def check_outputs_written(context: Context) -> Iterator[Diagnostic]:
 
 def check_precision(context: Context) -> Iterator[Diagnostic]:
     """No floating type on chip or in HBM below the task's precision."""
-    from accelopt_simulator.dtypes import DTYPES
-
     trace = context.trace
     for tensor in range(trace.num_tensors):
         dtype = DTYPES[trace.tensor_dtype[tensor]]

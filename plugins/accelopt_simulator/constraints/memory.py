@@ -56,7 +56,7 @@ def check_tensors(context: Context) -> Iterator[Diagnostic]:
 
 
 def check_operands(context: Context) -> Iterator[Diagnostic]:
-    """Operands lie where the instruction can reach them, start where they may, and are not inputs."""
+    """Operands lie where the instruction reaches them, start where they may, are not inputs."""
     for instruction in range(context.trace.num_instructions):
         spec = context.spec(instruction)
         operands = list(context.accesses(instruction))
@@ -121,9 +121,7 @@ def _partitions(context: Context, instruction: int, operand: AccessOperand) -> I
     broadcast = context.op(instruction) == "partition_broadcast" and operand.role == "data"
     wanted = 0 if broadcast else 1
     others = any(a != 0 and c for a, c in affine.axes)
-    mixed = any(
-        analysis.affine(e).axis_coefficient(0) for d, e in enumerate(exprs) if d != par
-    )
+    mixed = any(analysis.affine(e).axis_coefficient(0) for d, e in enumerate(exprs) if d != par)
     if count > 1 and (affine.axis_coefficient(0) != wanted or others or mixed):
         yield context.finding(
             instruction,
@@ -157,7 +155,7 @@ def _partitions(context: Context, instruction: int, operand: AccessOperand) -> I
 
 
 def _values(values: object) -> list[int]:
-    return values.tolist() if hasattr(values, "tolist") else [int(values)]  # type: ignore[call-overload,no-any-return]
+    return values.tolist() if hasattr(values, "tolist") else [int(values)]  # type: ignore[call-overload]
 
 
 def _engine_access(

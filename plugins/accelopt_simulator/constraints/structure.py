@@ -9,6 +9,9 @@ from accelopt.evaluation import Diagnostic
 from accelopt_simulator.constraints.context import Context
 from accelopt_simulator.isa import ACTIVATIONS, BINARY_ALU, OPS, REDUCTIONS, UNARY_ALU
 from accelopt_simulator.trace.schema import Engine
+from accelopt_simulator.trace.windows import OperandWindows
+
+ALU = BINARY_ALU | UNARY_ALU
 
 _COLUMNS = {
     "tensor_scalar": ("operand0", "operand1", "reduce_res"),
@@ -63,12 +66,18 @@ def _operands(context: Context, instruction: int) -> Iterator[Diagnostic]:
             instruction, "bad_operands", f"{spec.name} needs tiles of at least two axes"
         )
         return
-    must_be_tiles = [r for r in spec.reads if r not in _COLUMNS.get(spec.name, ()) and r != "value"]
-    if any(role not in grids for role in must_be_tiles):
-        yield context.finding(instruction, "bad_operands", f"{spec.name} needs a tile operand")
+    either = (*_COLUMNS.get(spec.name, ()), "value")
+    must_be_tiles = [role for role in spec.reads if role not in either]
+    if "reduce_res" in roles:
+        must_be_tiles.append("reduce_res")
+    if any(role not in grids for role in must_be_tiles) or "value" in grids:
+        yield context.finding(
+            instruction, "bad_operands", f"{spec.name} has a number for a tile, or a tile for one"
+        )
         return
     yield from _operators(context, instruction)
     yield from _shapes(context, instruction, grids)
+    yield from _predicate(context, instruction)
 
 
 def _operators(context: Context, instruction: int) -> Iterator[Diagnostic]:
@@ -80,17 +89,35 @@ def _operators(context: Context, instruction: int) -> Iterator[Diagnostic]:
         )
 
     for key in _OPERATOR_ATTRS.get(op, ()):
-        allowed = BINARY_ALU | (UNARY_ALU if op == "tensor_scalar" else frozenset())
-        if attrs.get(key) not in allowed:
+        allowed = ALU if op == "tensor_scalar" else BINARY_ALU
+        if not _known(attrs.get(key), allowed):
             yield bad(attrs.get(key))
-    if op == "tensor_scalar" and "op1" in attrs and attrs["op1"] not in BINARY_ALU | UNARY_ALU:
+    if op == "tensor_scalar" and "op1" in attrs and not _known(attrs["op1"], ALU):
         yield bad(attrs["op1"])
-    if op == "activation" and attrs.get("op") not in ACTIVATIONS:
+    if op == "activation" and not _known(attrs.get("op"), ACTIVATIONS):
         yield bad(attrs.get("op"))
-    if op == "tensor_reduce" and attrs.get("op") not in REDUCTIONS:
+    if op == "tensor_reduce" and not _known(attrs.get("op"), REDUCTIONS):
         yield bad(attrs.get("op"))
-    if "reduce_op" in attrs and attrs["reduce_op"] not in REDUCTIONS:
+    if "reduce_op" in attrs and not _known(attrs["reduce_op"], REDUCTIONS):
         yield bad(attrs["reduce_op"])
+
+
+def _known(operator: object, allowed: frozenset[str]) -> bool:
+    """Attributes come from an untrusted trace: an operator may be anything JSON can say."""
+    return isinstance(operator, str) and operator in allowed
+
+
+def _predicate(context: Context, instruction: int) -> Iterator[Diagnostic]:
+    """A predicate may only use axes of its instruction's grid."""
+    predicate = int(context.trace.ins_pred[instruction])
+    if predicate < 0:
+        return
+    rank = len(OperandWindows(context.trace, instruction).grid)
+    atoms = [expr for clause in context.trace.clauses(predicate) for expr, _ in clause]
+    if any(axis >= rank for expr in atoms for axis, _ in context.analysis.affine(expr).axes):
+        yield context.finding(
+            instruction, "mask_shape_mismatch", f"a mask uses an axis beyond the {rank} of the tile"
+        )
 
 
 def _shapes(
@@ -133,9 +160,10 @@ def _shapes(
                 instruction, "bad_reduction_axis", f"axes {axes} of a tile with {len(data)} axes"
             )
             return
-        kept = [n for a, n in enumerate(data) if a not in axes]
-        if [n for n in dst if n != 1] != [n for n in kept if n != 1]:
-            yield mismatch("dst", dst, tuple(kept))
+        kept = tuple(n for a, n in enumerate(data) if a not in axes)
+        kept = kept if len(kept) > 1 else (*kept, 1)
+        if dst not in (kept, tuple(1 if a in axes else n for a, n in enumerate(data))):
+            yield mismatch("dst", dst, kept)
         return
     for role, grid in grids.items():
         if role in _COLUMNS.get(op, ()):

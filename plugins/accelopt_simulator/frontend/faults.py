@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class KernelFault(Exception):
+class KernelFault(Exception):  # noqa: N818 - the kernel's fault, not ours
     """A kernel's fault, found while tracing. Becomes a `Diagnostic`.
 
     Args:

@@ -1,7 +1,7 @@
 """Symbolic indices and masks: what `nl.arange`, loop variables and comparisons of them are.
 
-An `Index` is an affine expression over loop variables and the axes of its own grid; axis numbers count
-from the front of `shape`. Broadcasting aligns grids at their last axis, as NumPy does.
+An `Index` is an affine expression over loop variables and the axes of its own grid; axis numbers
+count from the front of `shape`. Broadcasting aligns grids at their last axis, as NumPy does.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Index:
     def _binary(self, other: Any, sign: int) -> Index:
         right = as_index(other)
         if right is None:
-            return NotImplemented
+            return NotImplemented  # type: ignore[no-any-return]
         shape = broadcast_shapes(self.shape, right.shape)
         rank = len(shape)
         return Index(self.aligned(rank) + right.aligned(rank) * sign, shape)
@@ -247,6 +247,10 @@ class Mask:
             return all(any(_holds(a.const, cmp) for a, cmp in clause) for clause in self.predicate)
         return self
 
+    def affines(self) -> list[Affine]:
+        """The expressions that are compared."""
+        return [affine for clause in self.predicate for affine, _ in clause]
+
     def aligned(self, rank: int) -> Predicate:
         """The predicate over a grid of `rank` axes that this one is broadcast to."""
         by = rank - len(self.shape)
@@ -298,7 +302,7 @@ class Mask:
         raise KernelFault(
             "err_dynamic_control_flow_not_supported",
             "a condition on a loop index can't be used here",
-            hint="write it as an `if` statement, or pass it as mask=; combine with & instead of `and`",
+            hint="write it as an `if` statement, or pass it as mask=; combine with &, not `and`",
         )
 
 
@@ -334,11 +338,10 @@ def _distribute(parts: list[Predicate]) -> Predicate:
 
 def arange(*args: Any) -> Index:
     """`nl.arange(stop)` or `nl.arange(start, stop)`: a grid of one axis."""
-    bounds = [as_index(a) for a in args]
-    if not 1 <= len(bounds) <= 2 or any(b is None or b.ndim for b in bounds):
+    bounds = [b for b in map(as_index, args) if b is not None and b.ndim == 0]
+    if len(bounds) != len(args) or len(bounds) not in (1, 2):
         raise KernelFault("bad_arange", "nl.arange takes (stop) or (start, stop), integers")
     start, stop = (Index(Affine(0)), bounds[0]) if len(bounds) == 1 else bounds
-    assert start is not None and stop is not None
     size = (stop.affine - start.affine).const
     if not (stop.affine - start.affine).is_constant or size <= 0:
         raise KernelFault("bad_arange", "nl.arange needs a positive constant length")

@@ -1,9 +1,11 @@
-"""From calls to instructions: operands, results, placement, broadcasting. Shared by the front ends."""
+"""From calls to instructions: operands, results, placement, broadcasting."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
+
+import numpy as np
 
 from accelopt_simulator.dtypes import DTYPES, FLOAT32, INT32, UINT8, promote
 from accelopt_simulator.frontend.faults import KernelFault, unsupported
@@ -49,6 +51,12 @@ def mask_predicate(mask: Any, grid: tuple[int, ...]) -> Predicate:
             "err_unsupported_expression_in_mask",
             f"a mask is {type(mask).__name__}, not a comparison of indices",
             hint="build masks from nl.arange and loop indices, combined with &",
+        )
+    if any(key[0] in ("floordiv", "mod") for a in as_predicate.affines() for key, _ in a.terms):
+        raise KernelFault(
+            "err_unsupported_expression_in_mask",
+            "a mask holds // or % of an index, which is not affine",
+            hint="write it as an `if` statement on the loop index",
         )
     if len(as_predicate.shape) > len(grid):
         raise KernelFault(
@@ -110,9 +118,7 @@ def compute(
     """Emit an instruction with a fresh result tile."""
     result = new_tensor(shape, dtype, space)
     all_operands: list[Operand] = [("dst", result.access()), *(extra or []), *operands]
-    result.fresh = current().emit(
-        op, all_operands, engine=engine, attrs=attrs, predicate=predicate
-    )
+    result.fresh = current().emit(op, all_operands, engine=engine, attrs=attrs, predicate=predicate)
     return result
 
 
@@ -133,9 +139,7 @@ def assign(target: Tile, value: Any) -> None:
     if not isinstance(value, Tile):
         number = scalar_value(value)
         if number is None:
-            raise KernelFault(
-                "bad_assignment", f"can't assign {type(value).__name__} to a tile"
-            )
+            raise KernelFault("bad_assignment", f"can't assign {type(value).__name__} to a tile")
         _not_hbm(target)
         fill(target, number)
         return
@@ -186,9 +190,10 @@ def _redirect(target: Tile, value: Tile) -> bool:
         return False
     if instruction.op == "dma_copy" and target.space is Space.PSUM:
         return False
-    instruction.operands[0] = ("dst", fit(target, tuple(value.shape), "value"))
-    value.tensor, value.index, value.space = target.tensor, target.index, target.space
-    value.par, value.scope = target.par, target.scope
+    placed = fit(target, tuple(value.shape), "value")
+    instruction.operands[0] = ("dst", placed)
+    value.tensor, value.index, value.space = placed.tensor, placed.index, target.space
+    value.dtype_code, value.scope, value.branch = target.dtype_code, target.scope, target.branch
     return True
 
 
@@ -207,21 +212,28 @@ class LoopReduction:
 
 # -- element-wise --------------------------------------------------------------------------------
 
-_WEAK_TYPES = {bool: UINT8, int: INT32, float: FLOAT32}
+# NumPy's 64-bit scalars, which NKI has no types for, count as Python's.
+_WEAK_TYPES = {bool: UINT8, int: INT32, float: FLOAT32, np.int64: INT32}
 
 
 def operand_type(value: Any) -> int:
     """Type an operand takes part in promotion with (spec 1.14: weak Python scalars)."""
     if isinstance(value, Tile):
         return value.dtype_code
-    for kind in (bool, int, float):
-        if type(value) is kind:
-            return _WEAK_TYPES[kind]
+    for kind, code in _WEAK_TYPES.items():
+        if isinstance(value, kind):
+            return code
     return code_of_type(value.dtype)
 
 
 def binary(
-    op: str, x: Any, y: Any, *, dtype: Any = None, mask: Any = None, partition_broadcast: bool = True
+    op: str,
+    x: Any,
+    y: Any,
+    *,
+    dtype: Any = None,
+    mask: Any = None,
+    partition_broadcast: bool = True,
 ) -> Tile:
     """An `nl` binary function: tile or scalar on each side, NumPy broadcasting."""
     if op in BITWISE_ALU:
@@ -236,12 +248,10 @@ def binary(
         return _divide(x, y, dtype, mask)
     out = promote(operand_type(x), operand_type(y)) if dtype is None else code_of_type(dtype)
     engine = Engine.GPSIMD if op == "power" else Engine.UNKNOWN
-    if x_scalar is not None or y_scalar is not None:
-        tile, number = (y, x_scalar) if x_scalar is not None else (x, y_scalar)
-        assert number is not None
-        return tensor_scalar(
-            tile, op, number, reverse0=x_scalar is not None, dtype=out, mask=mask, engine=engine
-        )
+    if x_scalar is not None:
+        return tensor_scalar(y, op, x_scalar, reverse0=True, dtype=out, mask=mask, engine=engine)
+    if y_scalar is not None:
+        return tensor_scalar(x, op, y_scalar, dtype=out, mask=mask, engine=engine)
     x, y = _broadcast_partitions(x, y, allowed=partition_broadcast)
     if y.size == y.shape[0] != x.size and y.ndim <= x.ndim:
         return tensor_scalar(x, op, y, dtype=out, mask=mask, engine=engine)
@@ -296,10 +306,15 @@ def _divide(x: Any, y: Any, dtype: Any, mask: Any) -> Tile:
         [("data", y.access())],
         shape=tuple(y.shape),
         dtype=FLOAT32,
-        predicate=mask_predicate(mask, tuple(y.shape)) if tuple(y.shape) != (y.shape[0], 1) else (),
+        # A divisor that is broadcast has another grid than the mask.
+        predicate=mask_predicate(mask, tuple(y.shape)) if _same_shape(x, y) else (),
     )
     inverse_tile.fresh = None
     return binary("multiply", x, inverse_tile, dtype=dtype, mask=mask)
+
+
+def _same_shape(x: Any, y: Tile) -> bool:
+    return not isinstance(x, Tile) or tuple(x.shape) == tuple(y.shape)
 
 
 def tensor_scalar(
@@ -499,7 +514,7 @@ def reduce(
 
 
 def broadcast_tile(tile: Tile, shape: tuple[int, ...]) -> Tile:
-    """NumPy broadcast of a tile. Free axes cost nothing; partitions take a ones-matmul in chunks."""
+    """NumPy broadcast of a tile. Free axes cost nothing; partitions take ones-matmuls."""
     require_tile(tile, "src")
     if len(shape) < tile.ndim or any(
         n not in (1, s) for n, s in zip(reversed(tile.shape), reversed(shape), strict=False)
@@ -570,9 +585,7 @@ def matmul(
     if left.mask or right.mask:
         raise unsupported("operand masks of a matmul")
     shape = (left.shape[1], *right.shape[1:])
-    if isinstance(mask, Mask) and not (
-        len(mask.shape) == 2 and mask.shape[0] == 1 and mask.shape[1] == shape[-1]
-    ):
+    if isinstance(mask, Mask) and mask.shape not in ((), (1, shape[-1])):
         raise unsupported("a matmul mask other than over the moving free axis")
     return compute(
         "nc_matmul",
@@ -629,7 +642,7 @@ def in_place(target: Tile, op: str, value: Any) -> Tile:
             return target
     named(value)
     result = binary(op, target, value, dtype=target.dtype, partition_broadcast=False)
-    assert result.fresh is not None
-    result.fresh.attrs = result.fresh.attrs | {"accumulate": True}
-    result.fresh.operands[0] = ("dst", fit(target, tuple(result.shape), "value"))
+    if result.fresh is not None:
+        result.fresh.attrs = result.fresh.attrs | {"accumulate": True}
+        result.fresh.operands[0] = ("dst", fit(target, tuple(result.shape), "value"))
     return target

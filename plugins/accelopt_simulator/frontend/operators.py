@@ -1,4 +1,4 @@
-"""Operators on tiles. They map to the `nl` functions of the same name, without partition broadcast."""
+"""Operators on tiles: the `nl` functions of the same name, without partition broadcast."""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ def install() -> None:
             setattr(Tile, f"__r{name}__", _reflected(op))
     for name, op in _IN_PLACE.items():
         setattr(Tile, f"__{name}__", _augmented(op))
-    Tile.__neg__ = _negative  # type: ignore[attr-defined]
+    setattr(Tile, "__neg__", _negative)  # noqa: B010 - a class attribute made outside of it

@@ -1,10 +1,10 @@
 """Source rewriting before a kernel is traced, as the real tracer does it.
 
 * `for i in range(...)` in the kernel's own body becomes a sequential loop that is traced once.
-* `if` on a loop index becomes two complementary predicates with both branches traced; any other `if`
-  runs as Python.
-* A tile that has a name is marked when it is assigned (`x[...] = name`), since that is a copy, while an
-  unnamed result is written in place.
+* `if` on a loop index becomes two complementary predicates with both branches traced; any other
+  `if` runs as Python.
+* A tile is marked when it gets a name (`y = op(...)`) and when it is assigned from anything but a
+  fresh result (`x[...] = y`), since that is a copy, while an unnamed result is written in place.
 
 Line numbers are kept, so diagnostics point at the kernel as it was written.
 """
@@ -67,7 +67,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         self.generic_visit(node)
-        if any(isinstance(target, ast.Subscript) for target in node.targets):
+        if any(isinstance(target, ast.Name) for target in node.targets):
+            node.value = _call(NAMED, [node.value], node.value)
+        elif any(isinstance(target, ast.Subscript) for target in node.targets):
             node.value = _mark(node.value)
         return node
 
@@ -78,7 +80,10 @@ class _Rewriter(ast.NodeTransformer):
 
 
 def _mark(value: ast.expr) -> ast.expr:
-    return _call(NAMED, [value], value) if isinstance(value, ast.Name) else value
+    """Only what an expression has just computed is unnamed: not a variable, not a list's item."""
+    if isinstance(value, (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare)):
+        return value
+    return _call(NAMED, [value], value)
 
 
 def _call(function: str, args: list[ast.expr], at: ast.AST) -> ast.Call:
@@ -125,12 +130,11 @@ class _SymbolicBranch:
         self.active = False
 
     def _replace(self, mask: Mask | None) -> None:
-        predicates = current().predicates
         if self.active:
-            predicates.pop()
+            current().leave_branch()
         self.active = mask is not None
         if mask is not None:
-            predicates.append(mask.predicate)
+            current().enter_branch(mask.predicate)
 
     def then(self) -> bool:
         self._replace(self.mask)

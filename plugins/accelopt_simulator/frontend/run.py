@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +18,9 @@ from accelopt_simulator.frontend.neuronxcc_nki.modules import KernelFunction, mo
 from accelopt_simulator.frontend.rewrite import compile_kernel
 from accelopt_simulator.frontend.session import KERNEL_FILENAME, Session, tracing
 from accelopt_simulator.frontend.tile import Tile, new_tensor, whole_index
+from accelopt_simulator.trace.errors import TraceError
 from accelopt_simulator.trace.schema import Space, TensorRole, Trace
+from accelopt_simulator.trace.validate import validate
 
 DIALECT = "neuronxcc.nki"
 
@@ -55,8 +59,9 @@ def trace_kernel(request: TraceRequest) -> TraceResult:
     """Run the kernel once, symbolically. Never raises for a kernel's fault."""
     session = Session(DIALECT, request.entry)
     try:
-        with tracing(session):
+        with tracing(session), _dialect_modules():
             trace = _trace(request, session)
+        validate(trace)
     except KernelFault as fault:
         return TraceResult(
             status="unsupported_op" if fault.unsupported else "constraint_violation",
@@ -80,19 +85,54 @@ def trace_kernel(request: TraceRequest) -> TraceResult:
             status="out_of_memory",
             diagnostics=[{"rule": "memory_limit", "message": "the kernel ran out of memory"}],
         )
-    except Exception as error:  # noqa: BLE001 - whatever hostile code raises is its own fault
+    except TraceError as error:
+        return TraceResult(
+            status="constraint_violation",
+            diagnostics=[{"rule": "trace_limits", "message": f"the kernel is too large: {error}"}],
+        )
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever hostile code raises is its own fault
         name = type(error).__name__
-        return _load_error(name, f"{name}: {error}"[:500], _line_of(error))
+        return _load_error(name, f"{name}: {_text(error)}", _line_of(error))
     return TraceResult(trace=trace)
+
+
+@contextmanager
+def _dialect_modules() -> Iterator[None]:
+    """Our modules under the SDK's names, as long as the kernel runs: kernels import in their body.
+
+    Afterwards `sys.modules` is as before: in a caller's own process the real SDK may be loaded.
+    """
+    before = {name: module for name, module in sys.modules.items() if _of_dialect(name)}
+    for name in before:
+        del sys.modules[name]
+    sys.modules.update(modules())
+    try:
+        yield
+    finally:
+        for name in [name for name in sys.modules if _of_dialect(name)]:
+            del sys.modules[name]
+        sys.modules.update(before)
+
+
+def _of_dialect(module: str) -> bool:
+    return module.partition(".")[0] == "neuronxcc"
+
+
+def _text(error: BaseException) -> str:
+    """An exception's message; hostile ones may fail to give one."""
+    try:
+        return str(error)[:500]
+    except Exception:  # noqa: BLE001
+        return "no message"
 
 
 def _trace(request: TraceRequest, session: Session) -> Trace:
     operators.install()
-    # The dialect's modules stay in place while the kernel runs: kernels import again in their body.
-    sys.modules.update(modules())
     code, names = compile_kernel(request.text, request.entry)
     namespace: dict[str, Any] = {"__name__": "kernel_module", "__builtins__": __builtins__} | names
-    exec(code, namespace)  # noqa: S102 - this is the worker whose job that is
+    exec(code, namespace)
     function = namespace.get(request.entry)
     if isinstance(function, KernelFunction):
         function = function.function
@@ -149,9 +189,7 @@ def _declare_outputs(results: Any, session: Session) -> None:
                 hint="store it to a shared_hbm tensor and return that",
             )
         if row.role is not TensorRole.LOCAL or tile.tensor in seen:
-            raise KernelFault(
-                "bad_result", "the kernel returns an input, or the same tensor twice"
-            )
+            raise KernelFault("bad_result", "the kernel returns an input, or the same tensor twice")
         if row.alias >= 0 or tile.index != whole_index(row.shape):
             raise KernelFault("bad_result", "the kernel returns a view; return the whole tensor")
         row.role, row.index = TensorRole.OUTPUT, index

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from accelopt_simulator.frontend.faults import KernelFault
+from accelopt_simulator.frontend.faults import KernelFault, unsupported
 from accelopt_simulator.frontend.index import Index, as_index
 from accelopt_simulator.trace.builder import (
+    Access,
     Affine,
     Instruction,
     Operand,
@@ -32,14 +33,15 @@ class Session:
         builder: what has been recorded.
         predicates: conditions of the enclosing symbolic `if` branches.
         closed_loops: loops that have been left; tiles made in them are out of scope.
-        notes: findings that do not stop the kernel, as diagnostics.
+        open_branches: numbers of the symbolic `if` branches that are being traced.
     """
 
     def __init__(self, dialect: str, entry: str) -> None:
         self.builder = TraceBuilder(dialect=dialect, entry=entry)
         self.predicates: list[Predicate] = []
         self.closed_loops: set[int] = set()
-        self.notes: list[dict[str, Any]] = []
+        self.open_branches: list[int] = []
+        self._branches = 0
 
     def line(self) -> int:
         """Line of the kernel file that is being executed; 0 when there is none."""
@@ -67,14 +69,59 @@ class Session:
                 limit=MAX_INSTRUCTIONS,
                 hint="use nl.affine_range instead of nl.static_range",
             )
+        for _, value in operands:
+            if isinstance(value, Access):
+                for affine in value.index:
+                    self._check_loops(affine)
+        for clause in predicate:
+            for affine, _ in clause:
+                self._check_loops(affine)
         conditions = tuple(clause for outer in self.predicates for clause in outer)
         return self.builder.emit(
             Instruction(op, engine, attrs or {}, conditions + predicate, operands, self.line())
         )
 
+    def _check_loops(self, affine: Affine) -> None:
+        """Refuse an index of a loop that has ended.
+
+        Raises:
+            KernelFault: it uses one.
+        """
+        for key, _ in affine.terms:
+            if key[0] == "loop" and key[1] in self.closed_loops:
+                raise KernelFault(
+                    "loop_index_out_of_scope",
+                    "a loop index is used after its loop",
+                    hint="a traced loop's index has no last value",
+                )
+            if key[0] in ("floordiv", "mod"):
+                self._check_loops(key[1])
+
+    def enter_branch(self, predicate: Predicate) -> None:
+        """Record what follows under a condition."""
+        self.predicates.append(predicate)
+        self.open_branches.append(self._branches)
+        self._branches += 1
+
+    def leave_branch(self) -> None:
+        """End the innermost condition; tiles made under it are out of scope."""
+        self.predicates.pop()
+        self.open_branches.pop()
+
+    @property
+    def branch(self) -> int:
+        """Number of the innermost symbolic branch; -1 for none."""
+        return self.open_branches[-1] if self.open_branches else -1
+
+    def branch_open(self, branch: int) -> bool:
+        """Whether a tile made in a branch may still be used."""
+        return branch < 0 or branch in self.open_branches
+
     def loop(self, kind: LoopKind, args: tuple[Any, ...]) -> Iterator[Index]:
         """The iterator behind `nl.affine_range` and its kin: yields one symbolic index."""
         start, stop, step = _bounds(args)
+        for bound in (start, stop):
+            self._check_loops(bound)
         difference = stop - start
         if difference.is_constant and difference.const <= 0:
             return
@@ -111,6 +158,8 @@ def _bounds(args: tuple[Any, ...]) -> tuple[Affine, Affine, int]:
     if any(i is None or i.ndim for i in indices):
         raise KernelFault("bad_range", "a loop range needs integers or loop indices")
     affines = [i.affine for i in indices if i is not None]
+    if any(key[0] != "loop" for affine in affines for key, _ in affine.terms):
+        raise unsupported("a loop bound with // or % of a loop index")
     start, stop = (Affine(0), affines[0]) if len(affines) == 1 else (affines[0], affines[1])
     if len(affines) < 3:
         return start, stop, 1

@@ -1,9 +1,9 @@
 """Tensors and tiles as kernel code sees them: regions of storage, subscripted and assigned to.
 
-A `Tile` is a view: a grid of extents and, for every dimension of its tensor, an affine expression over
-the grid's axes and the loop variables. The result of an instruction is a tile over fresh storage whose
-placement is still open: when it is assigned at once, unnamed, the instruction writes straight to the
-target (spec section 1.12).
+A `Tile` is a view: a grid of extents and, for every dimension of its tensor, an affine expression
+over the grid's axes and the loop variables. The result of an instruction is a tile over fresh
+storage whose placement is still open: when it is assigned at once, unnamed, the instruction writes
+straight to the target (spec section 1.12).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from accelopt_simulator.trace.builder import (
     VarKey,
 )
 from accelopt_simulator.trace.schema import Init, Space, TensorRole
+from accelopt_simulator.trace.validate import MAX_EXTENT
 
 
 class Shape(tuple[int, ...]):
@@ -58,11 +59,14 @@ class Tile:
         index: one expression per dimension of the tensor, over `("axis", a)` of this grid.
         par: which grid axis is the partition axis; None in HBM.
         scope: innermost loop the storage was made in; -1 at the top.
+        branch: innermost symbolic branch it was made in; -1 for none.
         mask: operand mask over this grid.
         fresh: the instruction whose unplaced result this is, or None.
     """
 
-    __slots__ = ("dtype_code", "fresh", "index", "mask", "par", "scope", "shape", "space", "tensor")
+    __slots__ = (
+        "branch", "dtype_code", "fresh", "index", "mask", "par", "scope", "shape", "space", "tensor",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -73,8 +77,8 @@ class Tile:
         index: tuple[Affine, ...],
         par: int | None,
         scope: int,
+        branch: int,
         mask: Predicate = (),
-        fresh: Instruction | None = None,
     ) -> None:
         self.tensor = tensor
         self.space = space
@@ -83,8 +87,9 @@ class Tile:
         self.index = index
         self.par = par
         self.scope = scope
+        self.branch = branch
         self.mask = mask
-        self.fresh = fresh
+        self.fresh: Instruction | None = None
 
     # -- plain properties -------------------------------------------------------------------------
 
@@ -122,17 +127,33 @@ class Tile:
         index = tuple(affine.substitute(mapping) for affine in self.index)
         mask = tuple(tuple((a.substitute(mapping), c) for a, c in cl) for cl in self.mask)
         return Tile(
-            self.tensor, self.space, self.dtype_code, shape, index, par, self.scope, mask, None
+            self.tensor,
+            self.space,
+            self.dtype_code,
+            shape,
+            index,
+            par,
+            self.scope,
+            self.branch,
+            mask,
         )
 
     def access(self, grid: tuple[int, ...] | None = None) -> Access:
         """This region as an operand; checks that its storage is still in scope."""
+        if self.mask:
+            raise unsupported("an operand mask, as in tile[mask],")
         if not current().in_scope(self.scope):
             name = current().builder.tensors[self.tensor].name
             raise KernelFault(
                 "err_local_variable_used_out_of_scope",
                 f"tile {name or 'of this expression'} was made inside a loop that has ended",
                 hint="declare the tensor before the loop and write to it with tensor[...] = value",
+            )
+        if not current().branch_open(self.branch):
+            raise KernelFault(
+                "err_local_variable_used_out_of_scope",
+                "a tile made under an `if` on a loop index is used after it",
+                hint="declare the tensor before the `if` and write to it with tensor[...] = value",
             )
         return Access(self.tensor, grid if grid is not None else tuple(self.shape), self.index)
 
@@ -239,7 +260,9 @@ class Tile:
                 "bad_reshape", f"can't reshape {tuple(self.shape)} to {target}: sizes differ"
             )
         whole = self.index == whole_index(row.shape) and tuple(self.shape) == row.shape
-        if not whole or (self.space is not Space.HBM and (self.par != 0 or target[0] != row.shape[0])):
+        if not whole or (
+            self.space is not Space.HBM and (self.par != 0 or target[0] != row.shape[0])
+        ):
             raise unsupported("reshape of a part of a tensor or across the partition dimension")
         base = row.alias if row.alias >= 0 else self.tensor
         alias = current().builder.tensor(
@@ -251,8 +274,9 @@ class Tile:
         )  # fmt: skip
         current().builder.tensors[alias].scope = self.scope
         return Tile(
-            alias, self.space, self.dtype_code, target, whole_index(target), self.par, self.scope
-        )
+            alias, self.space, self.dtype_code, target, whole_index(target), self.par, self.scope,
+            self.branch,
+        )  # fmt: skip
 
     def broadcast_to(self, shape: Any) -> Tile:
         """NumPy broadcast; growing the partition axis takes the tensor engine."""
@@ -280,7 +304,7 @@ class Tile:
                 mapping["axis", old] = Affine.var(("axis", new))
                 shape.append(self.shape[old])
                 old += 1
-        return self.with_grid(tuple(shape), mapping, self.par)  # type: ignore[arg-type]
+        return self.with_grid(tuple(shape), mapping, self.par)
 
     def assert_shape(self, shape: Any) -> Tile:
         """Returns itself, or faults when the shape differs."""
@@ -336,6 +360,13 @@ def normalize_shape(shape: Any) -> tuple[int, ...]:
             )
         if value <= 0:
             raise KernelFault("shape_not_positive", f"a shape entry is {value}")
+        if value >= MAX_EXTENT:
+            raise KernelFault(
+                "shape_too_large",
+                "a shape entry is too large",
+                required=value,
+                limit=MAX_EXTENT - 1,
+            )
         extents.append(value)
     return tuple(extents)
 
@@ -359,7 +390,9 @@ def new_tensor(
         init=init, index=index, name=name, line=session.line(),
     )  # fmt: skip
     tensor = session.builder.tensor(row)
-    return Tile(tensor, space, dtype_code, shape, whole_index(shape), par, row.scope)
+    # HBM outlives every block.
+    branch = -1 if space is Space.HBM else session.branch
+    return Tile(tensor, space, dtype_code, shape, whole_index(shape), par, row.scope, branch)
 
 
 def _index_or_fault(key: Any) -> Index:

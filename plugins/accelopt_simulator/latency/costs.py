@@ -50,7 +50,7 @@ class CostInput:
         return role in self.regions and self.regions[role].space is Space.PSUM
 
     def stride_factor(self) -> float:
-        """2 when an operand's innermost stride exceeds 16 bytes: half the port's bandwidth [doc]."""
+        """2 when an operand's innermost stride exceeds 16 bytes: half the bandwidth [doc]."""
         return 2.0 if any(r.inner_stride_bytes > 16 for r in self.regions.values()) else 1.0
 
 
@@ -102,7 +102,8 @@ def _activation(c: CostInput) -> Cost:
 
 
 def _tensor_scalar(c: CostInput) -> Cost:
-    # The compiler gives scale and shift to the scalar engine and the rest to the vector engine [meas].
+    # The compiler gives scale and shift to the scalar engine and the rest to the vector engine
+    # [meas].
     ops = {c.attrs["op0"], c.attrs.get("op1", c.attrs["op0"])}
     simple = ops <= {"multiply", "add"} and "reduce_res" not in c.regions
     extra = c.timing.min_cycles if "reduce_res" in c.regions else 0.0
@@ -140,7 +141,9 @@ def _matmul(c: CostInput) -> Cost:
     t = c.timing
     width = DTYPES[c.dtypes["moving"]].float_bits
     passes = t.fp32_passes if width == 32 else 1
-    columns = np.maximum(min(64, c.regions["stationary"].free_elements), c.regions["moving"].free_elements)
+    columns = np.maximum(
+        min(64, c.regions["stationary"].free_elements), c.regions["moving"].free_elements
+    )
     # Masks do not shorten matmuls [meas: transpose_matmul].
     busy = np.full_like(c.free, passes * columns / t.pe_ghz)
     return Cost(Engine.TENSOR, busy, t.pe_latency_ns)

@@ -1,8 +1,8 @@
 """Profiler counters of a trace, counted as the profiler counts them (performance model section 10).
 
 Instruction shares of SBUF and PSUM bytes are per partition and count only the first source operand;
-tensor_tensor and scan reads are left out; fp32 PE results and operands count twice; DMA shares are full
-bytes. `hardware_flops` counts fp32 matmuls twice and ignores masks.
+tensor_tensor and scan reads are left out; fp32 PE results and operands count twice; DMA shares are
+full bytes. `hardware_flops` counts fp32 matmuls twice and ignores masks.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from accelopt_simulator.latency.regions import Region
 from accelopt_simulator.latency.stream import InstructionInstances
 from accelopt_simulator.trace.schema import Space
+
+Bools = NDArray[np.bool_]
 
 _FIRST_SOURCE = ("data", "src", "stationary")
 _UNCOUNTED_READS = frozenset({"tensor_tensor", "tensor_tensor_scan"})
@@ -42,14 +45,18 @@ def count(
     return {name: float(value) for name, value in totals.items()}
 
 
-def _count_dma(totals: Counter[str], item: InstructionInstances, alive, regions) -> None:  # type: ignore[no-untyped-def]
+def _count_dma(
+    totals: Counter[str], item: InstructionInstances, alive: Bools, regions: dict[str, Region]
+) -> None:
     elements = float((item.rows * item.free)[alive].sum())
     for role, word in (("src", "read"), ("dst", "write")):
         memory = "hbm" if regions[role].space is Space.HBM else "sbuf"
         totals[f"{memory}_{word}_bytes"] += elements * regions[role].itemsize
 
 
-def _count_pe(totals: Counter[str], item: InstructionInstances, runs: int, regions) -> None:  # type: ignore[no-untyped-def]
+def _count_pe(
+    totals: Counter[str], item: InstructionInstances, runs: int, regions: dict[str, Region]
+) -> None:
     if item.op == "partition_broadcast":
         columns = regions["dst"].free_elements
         totals["hardware_flops"] += runs * 2.0 * 128 * columns
@@ -73,7 +80,9 @@ def _count_pe(totals: Counter[str], item: InstructionInstances, runs: int, regio
     totals["sbuf_read_bytes"] += runs * twice * 4.0 * (columns + moving)
 
 
-def _count_engine(totals: Counter[str], item: InstructionInstances, alive, regions) -> None:  # type: ignore[no-untyped-def]
+def _count_engine(
+    totals: Counter[str], item: InstructionInstances, alive: Bools, regions: dict[str, Region]
+) -> None:
     elements = float(item.free[alive].sum())
     if item.op not in _UNCOUNTED_READS:
         for role in _FIRST_SOURCE:
@@ -82,6 +91,6 @@ def _count_engine(totals: Counter[str], item: InstructionInstances, alive, regio
                 totals[f"{memory}_read_bytes"] += elements * regions[role].itemsize
                 break
     dst = regions["dst"]
-    if dst.free_elements != 0 and item.op == "tensor_reduce":
+    if item.op == "tensor_reduce":
         elements = float(alive.sum()) * dst.free_elements
     totals[f"{dst.space.name.lower()}_write_bytes"] += elements * dst.itemsize

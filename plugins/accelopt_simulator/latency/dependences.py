@@ -1,8 +1,8 @@
 """Data dependences between instruction instances, from overlapping tile regions.
 
-Read-after-write, write-after-read and write-after-write within a tile; and, between the fresh tiles that
-a loop makes in each iteration, a write waits for the last use of the copy it overwrites: the compiler
-gives such a tile a small number of physical copies.
+Read-after-write, write-after-read and write-after-write within a tile; and, between the fresh
+tiles that a loop makes in each iteration, a write waits for the last use of the copy it overwrites:
+the compiler gives such a tile a small number of physical copies.
 """
 
 from __future__ import annotations
@@ -59,12 +59,14 @@ def find_dependences(
     Args:
         instances: expanded instructions.
         which, within: program order.
-        generation_loops: storage tensor -> loop at whose every iteration its tiles are fresh (-1: never).
+        generation_loops: storage tensor -> loop whose iterations make its tiles afresh, -1: never.
         tracked_hbm: HBM tensors that are both written and read.
         copies: physical copies of a tile that a loop makes afresh.
     """
     tiles: dict[tuple[int, int], _Tile] = {}
-    starts, before, data = [0], [], []
+    starts = [0]
+    before: list[int] = []
+    data: list[bool] = []
     plans = [_plan(item, generation_loops, tracked_hbm) for item in instances]
     for position, (kind, row) in enumerate(zip(which.tolist(), within.tolist(), strict=True)):
         found: dict[int, bool] = {}
@@ -86,7 +88,9 @@ def find_dependences(
         data += found.values()
         starts.append(len(before))
     return Dependences(
-        np.array(starts, dtype=np.int64), np.array(before, dtype=np.int64), np.array(data, dtype=bool)
+        np.array(starts, dtype=np.int64),
+        np.array(before, dtype=np.int64),
+        np.array(data, dtype=np.bool_),
     )
 
 
@@ -149,7 +153,8 @@ def _generation(item: InstructionInstances, loop: int, count: int) -> list[int]:
     changed = np.zeros(count, dtype=bool)
     for values in outer:
         changed[1:] |= values[1:] != values[:-1]
-    return np.cumsum(changed).tolist()
+    numbers: list[int] = np.cumsum(changed).tolist()
+    return numbers
 
 
 def _renew(tile: _Tile, generation: int, copies: int) -> None:

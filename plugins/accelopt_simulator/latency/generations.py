@@ -21,5 +21,5 @@ def fresh_tile_loops(analysis: Analysis) -> dict[int, int]:
         folded = folded_dimensions(analysis, tensor)
         blocks = [d for d in range(int(trace.tensor_par_dim[tensor])) if trace.shape(tensor)[d] > 1]
         if all(d in folded for d in blocks):
-            result[tensor] = max(folded.values(), default=int(trace.tensor_scope[tensor]))
+            result[tensor] = max(*folded.values(), int(trace.tensor_scope[tensor]), -1)
     return result

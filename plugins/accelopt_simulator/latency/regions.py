@@ -92,8 +92,8 @@ def boxes(
     """Where each instance of an access lies.
 
     Returns:
-        block number, first and last partition, first and last free element (HBM: block 0, partitions
-        0, and first and last element of the tensor), each of length `count`.
+        block number, first and last partition, first and last free element (HBM: block 0,
+        partitions 0, and first and last element of the tensor), each of length `count`.
     """
     trace = analysis.trace
     shape = trace.shape(region.tensor)

@@ -1,8 +1,9 @@
 """Repeated loads that the compiler keeps on chip.
 
-The real compiler removes a load of a region that was loaded before, as long as the kept tiles fit. The
-rule here is all or nothing per load instruction: its distinct tiles, together with what else lives on
-chip, must fit the part of SBUF that the compiler is seen to use for it.
+The real compiler removes a load of a region that was loaded before, as long as the kept tiles fit.
+The
+rule here is all or nothing per load instruction: its distinct tiles, together with what else lives
+on chip, must fit the part of SBUF that the compiler is seen to use for it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def repeated_loads(
             continue
         box = next(b for role, _, _, b in item.operands if role == "src")
         keys = np.stack([np.broadcast_to(c, len(item.alive)) for c in (box[3], box[4])])
-        _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        _, first = np.unique(keys, axis=1, return_index=True)
         distinct = len(first)
         if distinct == len(item.alive):
             continue
@@ -55,5 +56,4 @@ def repeated_loads(
             again[first] = False
             result[item.instruction] = again
             room -= distinct * tile_bytes
-            del inverse
     return result

@@ -1,9 +1,9 @@
 """Event simulation of the engine queues.
 
-Every engine is a server that starts the lowest-numbered ready instruction within a window of its queue
-(the compiler's scheduler reorders a little, not without bound); DMA is one aggregated server of 16
-engines. A dependent waits for the producer's busy time, its result latency, and a semaphore hop when it
-runs on another engine.
+Every engine is a server that starts the lowest-numbered ready instruction within a window of its
+queue (the compiler's scheduler reorders a little, not without bound); DMA is one aggregated server
+of 16 engines. A dependent waits for the producer's busy time, its result latency, and a semaphore
+hop when it runs on another engine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 WINDOW = 40
-"""Instructions of one queue that may overtake its oldest one [fitted 36-80 in the feasibility study]."""
+"""Instructions of one queue that may overtake its oldest one [fitted 36-80 in the feasibility
+study]."""
 
 
 @dataclass

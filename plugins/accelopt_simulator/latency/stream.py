@@ -36,7 +36,8 @@ class InstructionInstances:
         busy_ns, latency_ns: its cost.
         rows, free: extents after masking.
         alive: false where a predicate switches the instance off.
-        key: sort key columns (position, iteration, position, iteration, ...), most significant first.
+        key: sort key columns (position, iteration, position, iteration, ...), most significant
+            first.
         operands: per tensor operand its region, whether it is written, and its boxes.
         loops: loop variable values.
     """

@@ -1,8 +1,8 @@
 """Executes a trace on NumPy arrays.
 
 Loops run in program order; each instruction instance is one or a few NumPy calls on views of the
-storage, so a tile's work is done while it is in cache. Constraints must have passed: the executor relies
-on shapes that fit and indices in range.
+storage, so a tile's work is done while it is in cache. Constraints must have passed: the executor
+relies on shapes that fit and indices in range.
 """
 
 from __future__ import annotations
@@ -14,14 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accelopt_simulator.dtypes import TFLOAT32
 from accelopt_simulator.isa import OPS
-from accelopt_simulator.numerics.rules import RULES
+from accelopt_simulator.numerics.rules import RULES, rounded
 from accelopt_simulator.numerics.storage import Storage, plan_layouts, storage_bytes
-from accelopt_simulator.numerics.views import Env, Predicate, View, Window
+from accelopt_simulator.numerics.views import Env, Predicate, View
 from accelopt_simulator.trace.analysis import Analysis
 from accelopt_simulator.trace.schema import OperandKind, TensorRole, Trace
+from accelopt_simulator.trace.windows import OperandWindows
 
 MAX_INSTANCES = 20_000_000
+MAX_ITERATIONS = 50_000_000
+"""Loop iterations times nesting depth: what an enumeration of all loops holds in memory."""
+
 MAX_STORAGE_BYTES = 8 << 30
 MAX_WORK = 1 << 43
 """Multiply-adds and element operations together; the largest NKIBench task needs about 2**40."""
@@ -48,24 +53,30 @@ class ExecutionResult:
     hazards: set[tuple[str, int]] = field(default_factory=set)
 
 
+def check_instances(trace: Trace, analysis: Analysis) -> None:
+    """Bound the number of iterations and instruction instances before anything enumerates them.
+
+    Raises:
+        WorkLimitError: there are too many.
+    """
+    per_loop = [analysis.instances(loop) for loop in range(trace.num_loops)]
+    iterations = sum(count * len(analysis.chain(loop)) for loop, count in enumerate(per_loop))
+    if iterations > MAX_ITERATIONS:
+        raise WorkLimitError(f"{iterations} loop iterations, at most {MAX_ITERATIONS}")
+    counts = np.array([*per_loop, 1], dtype=np.int64)  # the last entry is for the top level
+    instances = int(counts[analysis.innermost].sum())
+    if instances > MAX_INSTANCES:
+        raise WorkLimitError(f"{instances} instruction instances, at most {MAX_INSTANCES}")
+
+
 def check_work(trace: Trace, analysis: Analysis) -> None:
-    """Bound work and memory before anything runs.
+    """Bound work and memory before anything is executed; `check_instances` has passed.
 
     Raises:
         WorkLimitError: a bound is exceeded; says which.
     """
-    instances = 0
-    work = 0.0
-    weights = _weights(trace)
-    per_loop: dict[int, int] = {}
-    for instruction, loop in enumerate(analysis.innermost):
-        if loop not in per_loop:
-            per_loop[int(loop)] = analysis.instances(int(loop))
-        count = per_loop[int(loop)]
-        instances += count
-        work += count * weights[instruction]
-    if instances > MAX_INSTANCES:
-        raise WorkLimitError(f"{instances} instruction instances, at most {MAX_INSTANCES}")
+    per_loop = [float(analysis.instances(loop)) for loop in range(trace.num_loops)]
+    work = float(np.dot(np.array([*per_loop, 1.0])[analysis.innermost], _weights(trace)))
     if work > MAX_WORK:
         raise WorkLimitError(f"{work:.3g} element operations, at most {MAX_WORK:.3g}")
     size = storage_bytes(plan_layouts(analysis))
@@ -73,20 +84,19 @@ def check_work(trace: Trace, analysis: Analysis) -> None:
         raise StorageLimitError(f"{size} bytes of tensors, at most {MAX_STORAGE_BYTES}")
 
 
-def _weights(trace: Trace) -> list[float]:
+def _weights(trace: Trace) -> NDArray[np.float64]:
     """Rough element operations of one instance of each instruction."""
-    sizes = np.multiply.reduceat(
-        np.append(trace.access_grid, 1).astype(np.float64), trace.access_grid_start[:-1]
-    ) if len(trace.access_tensor) else np.zeros(0)  # fmt: skip
-    weights = []
-    for instruction in range(trace.num_instructions):
-        elements = 1.0
-        for _, kind, ref in trace.operands(instruction):
-            if kind is OperandKind.ACCESS:
-                elements = max(elements, float(sizes[ref]))
-        if trace.ops[trace.ins_op[instruction]] == "nc_matmul":
-            elements *= 128
-        weights.append(elements)
+    weights = np.ones(trace.num_instructions)
+    if not len(trace.access_tensor):
+        return weights
+    extents = np.append(trace.access_grid, 1).astype(np.float64)
+    sizes = np.multiply.reduceat(extents, trace.access_grid_start[:-1])
+    sizes[np.diff(trace.access_grid_start) == 0] = 1.0
+    owner = np.repeat(np.arange(trace.num_instructions), np.diff(trace.ins_operand_start))
+    chosen = trace.operand_kind == OperandKind.ACCESS
+    np.maximum.at(weights, owner[chosen], sizes[trace.operand_ref[chosen]])
+    matmuls = np.array([op == "nc_matmul" for op in trace.ops], dtype=bool)[trace.ins_op]
+    weights[matmuls] *= 128
     return weights
 
 
@@ -134,11 +144,12 @@ class Executor:
         trace = self.trace
         first = int(trace.loop_first[loop]) if loop >= 0 else 0
         last = int(trace.loop_last[loop]) if loop >= 0 else trace.num_instructions
-        children = [c for c in range(trace.num_loops) if trace.loop_parent[c] == loop]
         steps: list[Callable[[Env], None]] = []
         position = first
-        for child in children:
-            steps += [self._step(i, inputs, hazards) for i in range(position, trace.loop_first[child])]
+        for child in self.analysis.children(loop):
+            steps += [
+                self._step(i, inputs, hazards) for i in range(position, trace.loop_first[child])
+            ]
             steps.append(self._loop(child, self._compile(child, inputs, hazards)))
             position = int(trace.loop_last[child])
         steps += [self._step(i, inputs, hazards) for i in range(position, last)]
@@ -166,8 +177,9 @@ class Executor:
         trace, analysis = self.trace, self.analysis
         spec = OPS[trace.ops[trace.ins_op[instruction]]]
         apply = RULES[spec.name](trace.attr(instruction))
+        results: list[str] = []
         line = int(trace.ins_line[instruction])
-        views: list[tuple[str, View, tuple[int, ...]]] = []
+        views: list[tuple[str, View]] = []
         immediates: dict[str, Any] = {}
         for role, kind, ref in trace.operands(instruction):
             if kind is OperandKind.IMMEDIATE:
@@ -176,12 +188,17 @@ class Executor:
             tensor = analysis.storage(int(trace.access_tensor[ref]))
             array = inputs[tensor] if tensor in inputs else self.storage.arrays[tensor]
             view = View(analysis, ref, self.layouts[tensor], array)
-            views.append((role, view, trace.access_shape(ref)))
+            views.append((role, view))
+            narrow = trace.tensor_dtype[trace.access_tensor[ref]] == TFLOAT32
+            if narrow and (role in spec.writes or role == "reduce_res"):
+                results.append(role)
+        if results:
+            apply = rounded(apply, tuple(results))
         predicate = int(trace.ins_pred[instruction])
         if predicate < 0:
 
             def run(env: Env) -> None:
-                operands = {role: view.at(env) for role, view, _ in views}
+                operands = {role: view.at(env) for role, view in views}
                 operands.update(immediates)
                 hazard = apply(operands, None)
                 if hazard:
@@ -189,71 +206,20 @@ class Executor:
 
             return run
 
-        grids = {role: grid for role, _, grid in views}
-        grid = grids["data"] if spec.grid == "data" else grids["dst"]
-        condition = Predicate(analysis, predicate, grid)
-        cut = _Cut(spec.name, grids, grid, trace.attr(instruction))
+        windows = OperandWindows(trace, instruction)
+        condition = Predicate(analysis, predicate, windows.grid)
 
         def run_masked(env: Env) -> None:
             runs, window, where = condition.at(env)
             if not runs:
                 return
             if window is None:
-                operands = {role: view.at(env) for role, view, _ in views}
+                operands = {role: view.at(env) for role, view in views}
             else:
-                operands = {role: view.at(env, cut.window(role, window)) for role, view, _ in views}
+                operands = {role: view.at(env, windows.of(role, window)) for role, view in views}
             operands.update(immediates)
             hazard = apply(operands, where)
             if hazard:
                 hazards.add((hazard, line))
 
         return run_masked
-
-
-class _Cut:
-    """Carries a window of an instruction's grid over to each of its operands' grids."""
-
-    def __init__(
-        self,
-        op: str,
-        grids: dict[str, tuple[int, ...]],
-        grid: tuple[int, ...],
-        attrs: dict[str, Any],
-    ) -> None:
-        self.op = op
-        self.grids = grids
-        self.grid = grid
-        self.axes = tuple(attrs.get("axes", ()))
-
-    def window(self, role: str, window: Window) -> Window:
-        """The part of an operand's grid that a window of the instruction's grid needs."""
-        lows, highs = list(window[0]), list(window[1])
-        own = self.grids[role]
-        if self.op == "nc_matmul":
-            if role == "stationary":
-                return (0, lows[0]), (own[0], highs[0])
-            if role == "moving":
-                return (0, *lows[1:]), (own[0], *highs[1:])
-            return lows, highs
-        if self.op == "nc_transpose" and role == "dst":
-            return lows[::-1], highs[::-1]
-        if self.op == "tensor_reduce" and role == "dst":
-            kept = [a for a in range(len(self.grid)) if a not in self.axes]
-            low, high = [lows[a] for a in kept], [highs[a] for a in kept]
-            # The result keeps at least two axes, or all of them with size 1.
-            return _spread(own, self.grid, kept, low, high)
-        if own == self.grid:
-            return lows, highs
-        return (lows[0], 0), (highs[0], 1)  # a (P, 1) column
-
-
-def _spread(
-    own: tuple[int, ...], grid: tuple[int, ...], kept: list[int], low: list[int], high: list[int]
-) -> Window:
-    if len(own) == len(grid):  # keepdims
-        lows, highs = [0] * len(own), list(own)
-        for axis, lo, hi in zip(kept, low, high, strict=True):
-            lows[axis], highs[axis] = lo, hi
-        return lows, highs
-    extra = len(own) - len(kept)
-    return [*low, *([0] * extra)], [*high, *([1] * extra)]

@@ -142,7 +142,7 @@ VALID_RANGE: MappingProxyType[str, tuple[float, float]] = MappingProxyType(
         "rsqrt": (2.0**-87, 2.0**97),
     }
 )
-"""Input range of an activation after scale and bias; outside of it the device's result is invalid."""
+"""Input range of an activation after scale and bias; results outside of it are invalid."""
 
 RECIPROCAL_MAGNITUDE = (2.0**-42, 2.0**42)
 

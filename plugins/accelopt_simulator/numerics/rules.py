@@ -38,17 +38,43 @@ def as_f32(value: Any) -> Any:
     return np.float32(value)
 
 
+def cast(result: Array, dtype: np.dtype[Any]) -> Array:
+    """A result in another type: floats round to nearest even; integers also saturate, NaN is 0."""
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        # In float64, which states every integer limit exactly.
+        clipped = np.clip(np.rint(result.astype(np.float64)), info.min, info.max)
+        return np.nan_to_num(clipped, nan=0.0).astype(dtype)
+    return result if result.dtype == dtype else result.astype(dtype)
+
+
+def column(value: Any, rank: int) -> Any:
+    """A `(P, 1)` operand as float32, shaped to broadcast over the free axes of a grid."""
+    number = as_f32(value)
+    if isinstance(number, np.ndarray):
+        return number.reshape(number.shape[0], *(1,) * (rank - 1))
+    return number
+
+
+def rounded(apply: Apply, roles: tuple[str, ...]) -> Apply:
+    """Round results to tfloat32 afterwards: float32 with 10 mantissa bits, to nearest even."""
+
+    def run(operands: Operands, where: Array | None) -> str | None:
+        hazard = apply(operands, where)
+        for role in roles:
+            value = operands[role]
+            bits = np.ascontiguousarray(value).view(np.uint32)
+            even = bits + (np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1)))
+            kept = (even & np.uint32(0xFFFFE000)).view(np.float32)
+            np.copyto(value, kept, where=np.isfinite(value))
+        return hazard
+
+    return run
+
+
 def deliver(result: Array, dst: Array, where: Array | None) -> None:
     """Write a float32 result to its destination: cast, and merge under a mask."""
-    if dst.dtype.kind in "iu":
-        info = np.iinfo(dst.dtype)
-        # Round to nearest even and saturate. Float32 can't state every integer limit: the largest
-        # one that it can is below 2**31 and 2**32.
-        with np.errstate(invalid="ignore"):
-            clipped = np.clip(np.rint(result.astype(np.float64)), info.min, info.max)
-            result = np.nan_to_num(clipped, nan=0.0).astype(dst.dtype)
-    elif result.dtype != dst.dtype:
-        result = result.astype(dst.dtype)
+    result = cast(result, dst.dtype)
     if where is None:
         dst[...] = result
     else:
@@ -100,9 +126,9 @@ def _reduce_into(result: Array, name: str, target: Array, where: Array | None) -
     if where is not None:
         result = np.where(where, result, np.float32(REDUCE_IDENTITY[name]))
     axes = tuple(range(1, result.ndim))
-    column = REDUCE_FUNCTIONS[name].reduce(result, axis=axes, dtype=F32)
-    rows = None if where is None else where.any(axis=axes).reshape(target.shape)
-    deliver(column.reshape(target.shape), target, rows)
+    total = REDUCE_FUNCTIONS[name].reduce(result, axis=axes, dtype=F32)
+    rows = None if where is None else np.asarray(where.any(axis=axes)).reshape(target.shape)
+    deliver(total.reshape(target.shape), target, rows)
 
 
 def _tensor_scalar(attrs: dict[str, Any]) -> Apply:
@@ -114,10 +140,10 @@ def _tensor_scalar(attrs: dict[str, Any]) -> Apply:
         dst = operands["dst"]
         out, direct = _target(dst, where)
         # `out` may be an input of the second stage's operand: read it before it is overwritten.
-        operand1 = as_f32(operands.get("operand1", 0.0))
+        operand1 = column(operands.get("operand1", 0.0), dst.ndim)
         if second is not None and isinstance(operand1, np.ndarray):
             operand1 = operand1.copy()
-        first(as_f32(operands["data"]), as_f32(operands["operand0"]), out)
+        first(as_f32(operands["data"]), column(operands["operand0"], dst.ndim), out)
         if second is not None:
             second(out, operand1, out)
         if "reduce_res" in operands:
@@ -134,7 +160,7 @@ def _scalar_tensor_tensor(attrs: dict[str, Any]) -> Apply:
     def apply(operands: Operands, where: Array | None) -> None:
         dst = operands["dst"]
         middle = np.empty(dst.shape, F32)
-        first(as_f32(operands["data"]), as_f32(operands["operand0"]), middle)
+        first(as_f32(operands["data"]), column(operands["operand0"], dst.ndim), middle)
         out, direct = _target(dst, where)
         second(middle, as_f32(operands["operand1"]), out)
         if not direct:
@@ -152,9 +178,9 @@ def _activation(attrs: dict[str, Any]) -> Apply:
         scale, bias = operands.get("scale"), operands.get("bias")
         x = data
         if scale is not None:
-            x = np.multiply(data, as_f32(scale))
+            x = np.multiply(data, column(scale, data.ndim))
         if bias is not None:
-            x = np.add(x, as_f32(bias))
+            x = np.add(x, column(bias, data.ndim))
         bad = outside_range(name, x)
         out, direct = _target(dst, where)
         if np.may_share_memory(out, x):
@@ -197,11 +223,9 @@ def _copy(attrs: dict[str, Any]) -> Apply:
 
 def _memset(attrs: dict[str, Any]) -> Apply:
     def apply(operands: Operands, where: Array | None) -> None:
-        dst, value = operands["dst"], operands["value"]
-        if where is None:
-            dst[...] = np.asarray(value).astype(dst.dtype)
-        else:
-            np.copyto(dst, np.asarray(value).astype(dst.dtype), where=where)
+        dst = operands["dst"]
+        value = cast(np.asarray(operands["value"], dtype=np.float64), dst.dtype)
+        np.copyto(dst, value, where=True if where is None else where)
 
     return apply
 
@@ -217,7 +241,7 @@ def _tensor_reduce(attrs: dict[str, Any]) -> Apply:
         result = function.reduce(data, axis=axes, dtype=F32)
         if negate:
             result = np.negative(result)
-        rows = None if where is None else where.any(axis=axes).reshape(dst.shape)
+        rows = None if where is None else np.asarray(where.any(axis=axes)).reshape(dst.shape)
         deliver(result.reshape(dst.shape), dst, rows)
 
     return apply
@@ -241,7 +265,7 @@ def _matmul(attrs: dict[str, Any]) -> Apply:
 def _transpose(attrs: dict[str, Any]) -> Apply:
     def apply(operands: Operands, where: Array | None) -> None:
         data, dst = operands["data"], operands["dst"]
-        deliver(as_f32(data).T, dst, where)
+        deliver(as_f32(data).T, dst, None if where is None else where.T)
 
     return apply
 

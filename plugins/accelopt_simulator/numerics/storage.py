@@ -1,8 +1,9 @@
 """Storage of a trace's tensors, and when it reads as undefined.
 
 Blocked on-chip tensors may declare hundreds of times the memory of the chip, one block per loop
-iteration. A block dimension that every access indexes by the same enclosing loop is folded away: the
-next iteration can't see the last one's block, so one block serves all, made undefined again each time.
+iteration. A block dimension that every access indexes by the same enclosing loop is folded away:
+the next iteration can't see the last one's block, so one block serves all, made undefined again
+each time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from accelopt_simulator.dtypes import DTYPES
 from accelopt_simulator.trace.analysis import Analysis
 from accelopt_simulator.trace.folding import Use, folded_dimensions, uses_by_storage
-from accelopt_simulator.trace.schema import Init, Space, TensorRole
+from accelopt_simulator.trace.schema import Init, TensorRole
 
 
 @dataclass
@@ -59,7 +60,9 @@ def _plan(analysis: Analysis, tensor: int) -> Layout:
         if dim not in folded:
             strides[dim] = size
             size *= shape[dim]
-    reset = max(folded.values(), default=int(trace.tensor_scope[tensor]))
+    # The deepest loop that makes the tensor afresh; they all enclose its uses, so it has the last
+    # number.
+    reset = max(*folded.values(), int(trace.tensor_scope[tensor]), -1)
     layout = Layout(tuple(strides), size, reset, None, dtype, uses)
     layout.fill = _fill_value(analysis, tensor, layout, folded)
     return layout
@@ -75,14 +78,18 @@ def _fill_value(
     if not uses:
         return np.nan if role == TensorRole.OUTPUT else None
     first = uses[0]
-    accumulates = trace.attr(first.instruction).get("accumulate") is True
     if trace.tensor_init[tensor] == Init.ZERO:
         return 0.0
-    if accumulates and trace.tensor_space[tensor] == Space.PSUM and first.write:
+    accumulates = trace.attr(first.instruction).get("accumulate") is True
+    matmul = trace.ops[int(trace.ins_op[first.instruction])] == "nc_matmul"
+    if accumulates and matmul and first.write:
         return 0.0  # the first matmul of a group overwrites
     plain = first.write and not accumulates and trace.ins_pred[first.instruction] < 0
+    # An instruction reads its operands before it writes: `x[...] = op(x)` reads what is undefined.
+    reads_itself = any(u.instruction == first.instruction and not u.write for u in uses)
     aliased = any(use.through_alias for use in uses)
-    if plain and not aliased and _covers(analysis, tensor, first, layout, folded):
+    overwrites = plain and not reads_itself and not aliased
+    if overwrites and _covers(analysis, tensor, first, layout, folded):
         return None
     return float("nan")
 
@@ -98,6 +105,8 @@ def _covers(
     inside = analysis.loops_of(first.instruction)
     if layout.reset_loop >= 0:
         inside = inside[inside.index(layout.reset_loop) + 1 :]
+    if not all(analysis.always_runs(loop) for loop in inside):
+        return False
     for dim, expr in enumerate(trace.access_exprs(first.access)):
         if dim in folded:
             continue
@@ -116,10 +125,6 @@ def _covers(
             loop, coef = affine.loops[0]
             step = int(trace.loop_step[loop])
             if loop not in inside or loop in chunk_loops or coef * step != extent:
-                return False
-            if analysis.affine(int(trace.loop_start[loop])).loops:
-                return False
-            if analysis.affine(int(trace.loop_stop[loop])).loops:
                 return False
             chunk_loops.add(loop)
             start += coef * analysis.loop_range[loop][0]

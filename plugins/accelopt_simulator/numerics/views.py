@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 
 from accelopt_simulator.numerics.storage import Layout
 from accelopt_simulator.trace.analysis import Analysis
+from accelopt_simulator.trace.windows import Window
 
 Env = dict[int, int]
 """Loop id -> current value of its variable."""
-
-Window = tuple[Sequence[int], Sequence[int]]
-"""Lowest and one-past-highest index per axis."""
 
 
 class View:
@@ -26,7 +24,9 @@ class View:
         "_others", "_strides",
     )  # fmt: skip
 
-    def __init__(self, analysis: Analysis, access: int, layout: Layout, array: NDArray[Any]) -> None:
+    def __init__(
+        self, analysis: Analysis, access: int, layout: Layout, array: NDArray[Any]
+    ) -> None:
         trace = analysis.trace
         tensor = int(trace.access_tensor[access])
         shape = trace.shape(tensor)
@@ -101,12 +101,12 @@ class Predicate:
                 loop
                 for clause in trace.clauses(predicate)
                 for expr, _ in clause
-                for loop in _loops_of(analysis, expr)
+                for loop in analysis.loops_in(expr)
             }
         )
 
     def at(self, env: Env) -> tuple[bool, Window | None, NDArray[np.bool_] | None]:
-        """Whether the instruction runs, its window (None = all) and a mask inside it (None = all)."""
+        """Whether the instruction runs, its window (None: all) and a mask in it (None: all)."""
         key = tuple(env[loop] for loop in self._loops)
         if key not in self._cache:
             if len(self._cache) > 4096:
@@ -133,14 +133,6 @@ class Predicate:
         return bool(mask.any()), window, mask
 
 
-def _loops_of(analysis: Analysis, expr: int) -> set[int]:
-    affine = analysis.affine(expr)
-    found = {loop for loop, _ in affine.loops}
-    for var, _ in affine.others:
-        found |= _loops_of(analysis, int(analysis.trace.var_a[var]))
-    return found
-
-
 def _atom(
     analysis: Analysis, expr: int, compare: int, env: Env, low: Sequence[int], high: Sequence[int]
 ) -> Any:
@@ -150,6 +142,3 @@ def _atom(
         extent[axis] = high[axis] - low[axis]
         value = value + coef * np.arange(low[axis], high[axis]).reshape(extent)
     return (value >= 0, value == 0, value != 0)[compare]
-
-
-Step = Callable[[Env], None]

@@ -1,6 +1,7 @@
 """Length-prefixed messages over pipes: a JSON head and a binary body.
 
-A message is two u64 lengths (little endian), the head as UTF-8 JSON, then the body. Lengths are checked
+A message is two u64 lengths (little endian), the head as UTF-8 JSON, then the body. Lengths are
+checked
 before anything is read into memory: one side of the pipe may be hostile.
 """
 

@@ -16,7 +16,7 @@ from accelopt.user_task import load_task_by_locator
 from accelopt_simulator.hardware import Timing
 from accelopt_simulator.judge import Judge, Verdict
 from accelopt_simulator.process import frames
-from accelopt_simulator.process.limits import die_with_parent, limit
+from accelopt_simulator.process.limits import limit
 
 MAX_REQUEST_BYTES = 600 << 20
 MEMORY_BYTES = 24 << 30
@@ -25,7 +25,6 @@ MEMORY_BYTES = 24 << 30
 
 def main(request_fd: int, result_fd: int) -> int:
     """Serve requests until the pipe is closed."""
-    die_with_parent()
     limit(resource.RLIMIT_AS, MEMORY_BYTES)
     limit(resource.RLIMIT_CORE, 0)
     tasks: dict[str, KernelTask] = {}
@@ -48,7 +47,7 @@ def main(request_fd: int, result_fd: int) -> int:
             task = tasks[locator]
             stages = frozenset(Stage(s) for s in head["stages"])
             verdict = judge.judge(task, body, stages, head["seeds"])
-            answer = {"verdict": pack(verdict)}
+            answer: dict[str, Any] = {"verdict": pack(verdict)}
         except AcceloptError as error:
             answer = {"broken": str(error)}
         frames.send(result_fd, answer)

@@ -1,4 +1,4 @@
-"""The parent's side of the judge processes: a bounded pool, each with a time limit per evaluation."""
+"""The parent's side of the judge processes: a bounded pool with a time limit per evaluation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class JudgePool:
         }
         self._cache_dir = cache_dir
         self.wall_s = wall_s
-        self._slots: queue.SimpleQueue[Child | None] = queue.SimpleQueue()
+        # Last in, first out: a judge that is running is preferred to one that must be started.
+        self._slots: queue.LifoQueue[Child | None] = queue.LifoQueue()
         for _ in range(size):
             self._slots.put(None)
         self._children: set[Child] = set()

@@ -13,7 +13,11 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies; Linux only."""
+    """Have this process killed when the thread that started it ends, and never gain rights; Linux.
+
+    Only for children of a single-threaded parent: in a threaded one, the end of the starting thread
+    would be enough.
+    """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

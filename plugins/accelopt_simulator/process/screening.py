@@ -1,7 +1,8 @@
 """Screens a kernel's source before it is run: allowed imports, no interpreter internals.
 
-The tracing worker shares a process with the candidate, so a candidate that reaches into the interpreter
-could make the front end emit a trace that its source never produces. Such a source is `rejected`.
+The tracing worker shares a process with the candidate, so a candidate that reaches into the
+interpreter could make the front end emit a trace that its source never produces. Such a source is
+`rejected`.
 """
 
 from __future__ import annotations
@@ -11,21 +12,83 @@ import ast
 from accelopt.evaluation import Diagnostic
 
 ALLOWED_IMPORTS = frozenset(
-    "__future__ collections dataclasses enum functools itertools math ml_dtypes neuronxcc numpy "
-    "operator typing".split()
+    [
+        "__future__",
+        "collections",
+        "dataclasses",
+        "enum",
+        "functools",
+        "itertools",
+        "math",
+        "ml_dtypes",
+        "neuronxcc",
+        "numpy",
+        "operator",
+        "typing",
+    ]
 )
 FORBIDDEN_NAMES = frozenset(
-    "__builtins__ __import__ __loader__ __spec__ breakpoint compile delattr eval exec exit globals "
-    "help input locals memoryview open quit setattr vars".split()
+    [
+        "__builtins__",
+        "__import__",
+        "__loader__",
+        "__spec__",
+        "breakpoint",
+        "compile",
+        "delattr",
+        "eval",
+        "exec",
+        "exit",
+        "globals",
+        "help",
+        "input",
+        "locals",
+        "memoryview",
+        "open",
+        "quit",
+        "setattr",
+        "vars",
+    ]
 )
 ALLOWED_DUNDERS = frozenset({"__name__", "__doc__", "__init__", "__post_init__", "__call__"})
 FORBIDDEN_NUMPY = frozenset(
-    "ctypeslib f2py fromfile genfromtxt lib load loadtxt memmap os save savetxt savez sys testing "
-    "tofile ctypes distutils core _core".split()
+    [
+        "ctypeslib",
+        "f2py",
+        "fromfile",
+        "genfromtxt",
+        "lib",
+        "load",
+        "loadtxt",
+        "memmap",
+        "os",
+        "save",
+        "savetxt",
+        "savez",
+        "sys",
+        "testing",
+        "tofile",
+        "ctypes",
+        "distutils",
+        "core",
+        "_core",
+    ]
 )
 FORBIDDEN_ATTRIBUTES = frozenset(
-    "f_back f_globals f_locals f_builtins gi_frame gi_code cr_frame tb_frame tb_next func_globals "
-    "co_code mro".split()
+    [
+        "f_back",
+        "f_globals",
+        "f_locals",
+        "f_builtins",
+        "gi_frame",
+        "gi_code",
+        "cr_frame",
+        "tb_frame",
+        "tb_next",
+        "func_globals",
+        "co_code",
+        "mro",
+    ]
 )
 
 
@@ -59,7 +122,9 @@ def _objection(node: ast.AST) -> str:
         module = node.module or ""
         if node.level or not _allowed_module(module):
             return f"imports from {module or '.'}"
-        bad = [a.name for a in node.names if module.startswith("numpy") and a.name in FORBIDDEN_NUMPY]
+        bad = [
+            a.name for a in node.names if module.startswith("numpy") and a.name in FORBIDDEN_NUMPY
+        ]
         return f"imports {', '.join(bad)} from {module}" if bad else ""
     if isinstance(node, ast.Name) and node.id in FORBIDDEN_NAMES:
         return f"uses {node.id}"

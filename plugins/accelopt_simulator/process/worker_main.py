@@ -1,11 +1,11 @@
 """The tracing workers' server: a clean process that forks one child per candidate.
 
-The server imports the front end once and never runs a candidate itself. For every request it forks a
-child; the child gives up its rights, runs one candidate symbolically, sends the result through a private
-pipe and exits. Whatever the candidate prints goes nowhere.
+The server imports the front end once and never runs a candidate itself. For every request it forks
+a child; the child gives up its rights, runs one candidate symbolically, sends the result through a
+private pipe and exits. Whatever the candidate prints goes nowhere.
 
-Protocol on the control socket: a request frame comes with the write end of the result pipe; the answer is
-`{"pid": ...}`. `{"wait": pid}` asks for the return code of a child that has ended.
+Protocol on the control socket: a request frame comes with the write end of the result pipe; the
+answer is `{"pid": ...}`. `{"wait": pid}` asks for the return code of a child that has ended.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ MAX_FILES = 64
 
 
 def serve(control: socket.socket) -> int:
-    """Fork a child per request until the socket is closed."""
-    die_with_parent()
+    """Fork a child per request until the socket is closed (by the parent, or with it)."""
     while True:
         message, descriptors = frames.receive_with_descriptor(control, max_bytes=MAX_REQUEST_BYTES)
         if message is None:

@@ -1,4 +1,5 @@
-"""Facts about a trace that constraints, numerics and latency all need: loops, iterations, intervals."""
+"""Facts about a trace that constraints, numerics and latency all need: loops, iterations,
+intervals."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accelopt_simulator.trace.errors import TraceError
 from accelopt_simulator.trace.schema import Compare, Space, TensorRole, Trace, VarKind
-from accelopt_simulator.trace.validate import TraceError
 
 Ints = NDArray[np.int64]
 
@@ -68,6 +69,22 @@ class Analysis:
         """Loops around an instruction, outermost first."""
         return self.chain(int(self.innermost[instruction]))
 
+    def children(self, loop: int) -> list[int]:
+        """The loops directly inside `loop`, in order; of the top level for -1."""
+        return self._children.get(loop, [])
+
+    @cached_property
+    def _children(self) -> dict[int, list[int]]:
+        result: dict[int, list[int]] = {}
+        for loop, parent in enumerate(self.trace.loop_parent.tolist()):
+            result.setdefault(parent, []).append(loop)
+        return result
+
+    def always_runs(self, loop: int) -> bool:
+        """Whether a loop has fixed bounds and at least one iteration."""
+        bounds = (self.trace.loop_start[loop], self.trace.loop_stop[loop])
+        return not any(self.trace.terms(int(b)) for b in bounds) and self.max_trips(loop) > 0
+
     @cached_property
     def loop_range(self) -> list[tuple[int, int]]:
         """(lowest, highest) value of each loop variable; (0, -1) for a loop that never runs.
@@ -102,7 +119,7 @@ class Analysis:
         return math.prod(self.max_trips(lp) for lp in self.chain(loop))
 
     def iterations(self, chain: tuple[int, ...]) -> dict[int, Ints]:
-        """Values of the variables of a loop nest, one entry per iteration, in order of execution."""
+        """Values of a loop nest's variables, one entry per iteration, in order of execution."""
         if chain in self._space:
             return self._space[chain]
         if not chain:
@@ -163,8 +180,20 @@ class Analysis:
                 raise TraceError("run-time indices are not supported here")
             inner = self.evaluate(int(self.trace.var_a[var]), loops)
             divisor = int(self.trace.var_b[var])
-            value = value + coef * (inner // divisor if kind is VarKind.FLOORDIV else inner % divisor)
+            value = value + coef * (
+                inner // divisor if kind is VarKind.FLOORDIV else inner % divisor
+            )
         return value
+
+    def loops_in(self, expr: int) -> set[int]:
+        """The loops whose variables an expression depends on, through `//` and `%` too."""
+        affine = self.affine(expr)
+        found = {loop for loop, coef in affine.loops if coef}
+        for var, coef in affine.others:
+            derived = self.trace.var_kind[var] in (VarKind.FLOORDIV, VarKind.MOD)
+            if coef and derived:
+                found |= self.loops_in(int(self.trace.var_a[var]))
+        return found
 
     def interval(self, expr: int, grid: tuple[int, ...]) -> tuple[int, int]:
         """(lowest, highest) value over all iterations and the whole grid; exact for affine ones."""
@@ -203,8 +232,8 @@ class Analysis:
         """Where a predicate holds, as a box over the grid.
 
         Returns:
-            lowest and one-past-highest index per axis, whether anything holds at all (arrays when the
-            loop values are arrays), and whether the box is exact (false: it is only a bound).
+            lowest and one-past-highest index per axis, whether anything holds at all (arrays when
+            the loop values are arrays), and whether the box is exact (false: it is only a bound).
         """
         lows: list[Any] = [0] * len(grid)
         highs: list[Any] = list(grid)

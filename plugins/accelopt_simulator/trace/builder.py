@@ -1,7 +1,7 @@
 """Builds a trace row by row. Used by the front ends, in the worker process.
 
-Expressions here are `Affine` values: a constant plus integer coefficients by variable key. A variable
-key is `("loop", id)`, `("axis", a)`, `("program", axis)`, `("floordiv", Affine, n)`,
+Expressions here are `Affine` values: a constant plus integer coefficients by variable key. A
+variable key is `("loop", id)`, `("axis", a)`, `("program", axis)`, `("floordiv", Affine, n)`,
 `("mod", Affine, n)` or `("dynamic", access id)`. Axis numbers count from the front of the grid.
 """
 
@@ -111,7 +111,8 @@ class Instruction:
 
 @dataclass(kw_only=True)
 class TensorRow:
-    """One tensor; see `accelopt_simulator.trace.schema`. `scope` is the innermost loop it was made in."""
+    """One tensor; see `accelopt_simulator.trace.schema`. `scope` is the innermost loop it was made
+    in."""
 
     space: Space
     dtype: int
@@ -168,7 +169,8 @@ class TraceBuilder:
 
     def close_loop(self, loop: int) -> None:
         """Close the innermost loop, which must be `loop`."""
-        assert self.open_loops and self.open_loops[-1] == loop, "loops close inside out"
+        if self.open_loops[-1:] != [loop]:
+            raise ValueError("loops close inside out")
         self.open_loops.pop()
         self.loops[loop].last = len(self.instructions)
 

@@ -1,8 +1,8 @@
 """Trace to bytes and back: a compact binary form, JSON for people, and the content hash.
 
 Binary form: magic, header length (u32, little endian), JSON header, columns, constants. The header
-states every column's length, so decoding is one `frombuffer` per column. Decoding trusts nothing: the
-bytes come from a process that ran hostile code.
+states every column's length, so decoding is one `frombuffer` per column. Decoding trusts nothing:
+the bytes come from a process that ran hostile code.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from typing import Any
 import numpy as np
 
 from accelopt_simulator.dtypes import code_of
+from accelopt_simulator.trace.errors import TraceError
 from accelopt_simulator.trace.schema import COLUMNS, LINE_COLUMNS, SCHEMA_VERSION, Trace
-from accelopt_simulator.trace.validate import TraceError, validate
+from accelopt_simulator.trace.validate import validate
 
 MAGIC = b"NKITRACE"
 MAX_BYTES = 512 << 20
 MAX_HEADER_BYTES = 64 << 20
 MAX_NAME_LENGTH = 200
 
-_CONSTANT_DTYPES = frozenset({"float32", "int32", "uint32", "int16", "uint16", "int8", "uint8", "float16"})
+_CONSTANT_DTYPES = frozenset(
+    {"float32", "int32", "uint32", "int16", "uint16", "int8", "uint8", "float16"}
+)
 
 
 def encode(trace: Trace) -> bytes:
@@ -145,7 +148,18 @@ def _header(trace: Trace) -> dict[str, Any]:
 
 
 _HEADER_KEYS = frozenset(
-    "schema_version dialect entry grid ops roles attrs tensor_names constants lengths".split()
+    [
+        "schema_version",
+        "dialect",
+        "entry",
+        "grid",
+        "ops",
+        "roles",
+        "attrs",
+        "tensor_names",
+        "constants",
+        "lengths",
+    ]
 )
 
 

@@ -8,7 +8,8 @@ Tables (one row each; `*_start` columns are offsets with one extra entry at the 
 * variables    what index expressions are made of: loop variables, grid axes, program ids, and
                floor-division, modulo or run-time values of other expressions.
 * expressions  `const + sum(coef * variable)`.
-* predicates   conjunctions of clauses; a clause is a disjunction of atoms `expr >= 0`, `== 0`, `!= 0`.
+* predicates   conjunctions of clauses; a clause is a disjunction of atoms `expr >= 0`, `== 0`, `!=
+               0`.
 * tensors      storage: memory space, type, shape, partition dimension, owner.
 * accesses     a strided region of a tensor: the grid's extents and one expression per dimension.
 * loops        nested intervals of instruction positions.
@@ -21,7 +22,6 @@ from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 IntColumn = NDArray[Any]

@@ -1,6 +1,7 @@
 """Structural checks of a trace, all vectorized: references in range, offsets rising, loops nested.
 
-They make a trace safe to read. Whether the real compiler would accept it is the constraints' business.
+They make a trace safe to read. Whether the real compiler would accept it is the constraints'
+business.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import math
 import numpy as np
 
 from accelopt_simulator.dtypes import DTYPES
+from accelopt_simulator.trace.errors import TraceError
+from accelopt_simulator.trace.expressions import Extents, expression_extents
 from accelopt_simulator.trace.schema import (
     Compare,
     Engine,
@@ -30,10 +33,6 @@ MAX_ABS = 1 << 46
 MAX_DEPTH = 64
 
 
-class TraceError(ValueError):
-    """The bytes or columns are not a well-formed trace."""
-
-
 def validate(trace: Trace) -> None:
     """Check that every column is consistent with the others.
 
@@ -46,12 +45,11 @@ def validate(trace: Trace) -> None:
     n_loop, n_ins, n_operand = len(t.loop_kind), len(t.ins_op), len(t.operand_role)
     _offsets(t.expr_start, n_expr, n_term, "expr_start")
     n_pred = _offsets(t.pred_start, None, None, "pred_start")
-    n_clause = _offsets(t.clause_start, int(t.pred_start[-1]), n_atom, "clause_start")
+    _offsets(t.clause_start, int(t.pred_start[-1]), n_atom, "clause_start")
     _offsets(t.tensor_shape_start, n_tensor, len(t.tensor_shape), "tensor_shape_start")
     _offsets(t.access_grid_start, n_access, len(t.access_grid), "access_grid_start")
     _offsets(t.access_index_start, n_access, len(t.access_index), "access_index_start")
     _offsets(t.ins_operand_start, n_ins, n_operand, "ins_operand_start")
-    del n_clause
     for name, length in (
         ("var_a", n_var), ("var_b", n_var), ("term_coef", n_term), ("atom_compare", n_atom),
         ("tensor_dtype", n_tensor), ("tensor_role", n_tensor), ("tensor_init", n_tensor),
@@ -99,8 +97,10 @@ def validate(trace: Trace) -> None:
         _range(column, 0, limit, f"operand_ref ({kind})")
     _variables(t, n_expr, n_loop, n_access)
     _tensors(t, n_tensor)
-    _accesses(t)
     _loops(t, n_loop, n_ins)
+    extents = expression_extents(t)
+    _accesses(t, extents)
+    _enclosed(t, extents)
 
 
 def _offsets(column: IntColumn, rows: int | None, total: int | None, name: str) -> int:
@@ -138,12 +138,6 @@ def _variables(t: Trace, n_expr: int, n_loop: int, n_access: int) -> None:
         _range(t.var_a[chosen], 0, limit, f"var_a ({kind.name.lower()})")
         if kind in (VarKind.FLOORDIV, VarKind.MOD):
             _range(t.var_b[chosen], 1, MAX_ABS, "var_b (divisor)")
-    # A derived variable may only use expressions over variables that come before it: no cycles.
-    derived = np.flatnonzero((t.var_kind == VarKind.FLOORDIV) | (t.var_kind == VarKind.MOD))
-    for var in derived:
-        start, stop = t.expr_start[t.var_a[var] : t.var_a[var] + 2]
-        if stop > start and int(t.term_var[start:stop].max()) >= var:
-            raise TraceError("var_a refers to a later variable")
     for var in np.flatnonzero(t.var_kind == VarKind.DYNAMIC):
         start, stop = t.access_index_start[t.var_a[var] : t.var_a[var] + 2]
         for expr in t.access_index[start:stop]:
@@ -198,10 +192,10 @@ def _tensors(t: Trace, n_tensor: int) -> None:
 
 
 def _nbytes(t: Trace, tensor: int) -> int:
-    return math.prod(t.shape(tensor)) * DTYPES[t.tensor_dtype[tensor]].itemsize
+    return math.prod(t.shape(tensor)) * DTYPES[int(t.tensor_dtype[tensor])].itemsize
 
 
-def _accesses(t: Trace) -> None:
+def _accesses(t: Trace, extents: Extents) -> None:
     ranks = np.diff(t.tensor_shape_start)[t.access_tensor]
     if np.any(np.diff(t.access_index_start) != ranks):
         raise TraceError("an access has another number of indices than its tensor has dimensions")
@@ -209,13 +203,34 @@ def _accesses(t: Trace) -> None:
     if len(grid_ranks) and int(grid_ranks.max()) > MAX_RANK:
         raise TraceError(f"an access has more than {MAX_RANK} axes")
     # Every axis that an index uses must be an axis of the access's grid.
-    axis_of_var = np.where(t.var_kind == VarKind.AXIS, t.var_a, -1)
-    highest = np.full(len(t.expr_const), -1, dtype=np.int64)
-    owner = np.repeat(np.arange(len(t.expr_const)), np.diff(t.expr_start))
-    np.maximum.at(highest, owner, axis_of_var[t.term_var])
     access_owner = np.repeat(np.arange(len(grid_ranks)), np.diff(t.access_index_start))
-    if np.any(highest[t.access_index] >= grid_ranks[access_owner]):
+    if np.any(extents.axis[t.access_index] >= grid_ranks[access_owner]):
         raise TraceError("an index uses an axis that its access does not have")
+    if np.any(extents.axis[t.loop_start] >= 0) or np.any(extents.axis[t.loop_stop] >= 0):
+        raise TraceError("a loop bound uses an axis")
+
+
+def _enclosed(t: Trace, extents: Extents) -> None:
+    """Every loop variable that an instruction uses belongs to a loop around the instruction."""
+    n_access, n_ins = len(t.access_tensor), len(t.ins_op)
+    access = np.repeat(np.arange(n_access), np.diff(t.access_index_start))
+    first, last = np.zeros(n_access, dtype=np.int64), np.full(n_access, n_ins, dtype=np.int64)
+    np.maximum.at(first, access, extents.first[t.access_index])
+    np.minimum.at(last, access, extents.last[t.access_index])
+    user = np.repeat(np.arange(n_ins), np.diff(t.ins_operand_start))
+    chosen = t.operand_kind == OperandKind.ACCESS
+    user, used = user[chosen], t.operand_ref[chosen]
+    outside = np.any((user < first[used]) | (user >= last[used]))
+    clause = np.repeat(np.arange(len(t.clause_start) - 1), np.diff(t.clause_start))
+    pred = np.repeat(np.arange(len(t.pred_start) - 1), np.diff(t.pred_start))[clause]
+    n_pred = len(t.pred_start) - 1
+    first, last = np.zeros(n_pred, dtype=np.int64), np.full(n_pred, n_ins, dtype=np.int64)
+    np.maximum.at(first, pred, extents.first[t.atom_expr])
+    np.minimum.at(last, pred, extents.last[t.atom_expr])
+    user = np.flatnonzero(t.ins_pred >= 0)
+    used = t.ins_pred[user]
+    if outside or np.any((user < first[used]) | (user >= last[used])):
+        raise TraceError("an index uses a loop that does not enclose it")
 
 
 def _loops(t: Trace, n_loop: int, n_ins: int) -> None:

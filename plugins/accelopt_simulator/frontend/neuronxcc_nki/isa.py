@@ -88,7 +88,9 @@ def _reduction(op: Any, call: str) -> str:
     name = op_name(op)
     if name not in REDUCTIONS:
         raise KernelFault(
-            "unsupported_operator", f"{call} can't reduce with {name!r}", limit=", ".join(REDUCTIONS)
+            "unsupported_operator",
+            f"{call} can't reduce with {name!r}",
+            limit=", ".join(REDUCTIONS),
         )
     return name
 
@@ -127,7 +129,9 @@ def nc_matmul(
         "moving_onezero": is_moving_onezero,
         "is_transpose": is_transpose,
     }
-    return lower.matmul(stationary, moving, mask=mask, attrs={k: True for k, v in flags.items() if v})
+    return lower.matmul(
+        stationary, moving, mask=mask, attrs={k: True for k, v in flags.items() if v}
+    )
 
 
 def nc_transpose(
@@ -173,9 +177,7 @@ def activation_reduce(
     op: Any, data: Any, *, reduce_op: Any, reduce_res: Any, **kwargs: Any
 ) -> Tile:
     """An activation that also writes the sum of its results over the free axes to `reduce_res`."""
-    return activation(
-        op, data, reduce_op=reduce_op, reduce_res=reduce_res, reduce_cmd=3, **kwargs
-    )
+    return activation(op, data, reduce_op=reduce_op, reduce_res=reduce_res, reduce_cmd=3, **kwargs)
 
 
 def tensor_tensor(
@@ -387,7 +389,9 @@ def memset(
     )
 
 
-def dma_copy(*, dst: Any, src: Any, mask: Any = None, dst_rmw_op: Any = None, **kwargs: Any) -> None:
+def dma_copy(
+    *, dst: Any, src: Any, mask: Any = None, dst_rmw_op: Any = None, **kwargs: Any
+) -> None:
     """Copy between HBM and SBUF, either way."""
     if dst_rmw_op is not None:
         raise unsupported("dma_copy with dst_rmw_op")
@@ -406,10 +410,27 @@ def get_nc_version() -> nc_version:
 
 
 NOT_MODELLED = frozenset(
-    "affine_select bn_aggr bn_stats builtin_custom_op dma_transpose dropout iota local_gather max8 "
-    "nc_find_index8 nc_match_replace8 nc_stream_shuffle range_select select_reduce sequence_bounds "
-    "tensor_copy_dynamic_dst tensor_copy_dynamic_src tensor_copy_predicated "
-    "tensor_partition_reduce".split()
+    [
+        "affine_select",
+        "bn_aggr",
+        "bn_stats",
+        "builtin_custom_op",
+        "dma_transpose",
+        "dropout",
+        "iota",
+        "local_gather",
+        "max8",
+        "nc_find_index8",
+        "nc_match_replace8",
+        "nc_stream_shuffle",
+        "range_select",
+        "select_reduce",
+        "sequence_bounds",
+        "tensor_copy_dynamic_dst",
+        "tensor_copy_dynamic_src",
+        "tensor_copy_predicated",
+        "tensor_partition_reduce",
+    ]
 )
 """Names of the dialect that fault with `unsupported_op` when used."""
 
@@ -418,12 +439,14 @@ NAMESPACE = MappingProxyType(
         f.__name__: f
         for f in (
             nc_matmul, nc_transpose, activation, activation_reduce, tensor_tensor, tensor_scalar,
-            tensor_scalar_reduce, scalar_tensor_tensor, tensor_tensor_scan, tensor_reduce, tensor_copy,
-            reciprocal, memset, dma_copy, get_nc_version, engine, reduce_cmd, oob_mode, dge_mode,
+            tensor_scalar_reduce, scalar_tensor_tensor, tensor_tensor_scan, tensor_reduce,
+            tensor_copy, reciprocal, memset, dma_copy, get_nc_version, engine, reduce_cmd, oob_mode, dge_mode,
             nc_version,
         )
     }
-    | {f"{name}_engine": engine[name] for name in ("tensor", "vector", "scalar", "gpsimd", "dma", "unknown")}
+    | {
+        f"{name}_engine": engine[name]
+        for name in ("tensor", "vector", "scalar", "gpsimd", "dma", "unknown")
+    }
     | {"fp32": Fp32}
 )  # fmt: skip
-

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from accelopt_simulator.dtypes import FLOAT32, code_of
+from accelopt_simulator.dtypes import DTYPES, FLOAT32
 from accelopt_simulator.frontend import lower
 from accelopt_simulator.frontend.faults import KernelFault, unsupported
 from accelopt_simulator.frontend.index import DynamicSlice, Index, MGridMaker
@@ -16,9 +17,9 @@ from accelopt_simulator.frontend.index import arange as make_arange
 from accelopt_simulator.frontend.session import current
 from accelopt_simulator.frontend.tile import Tile, new_tensor, normalize_shape
 from accelopt_simulator.frontend.types import (
+    TYPE_BY_CODE,
     TYPE_BY_NAME,
     Fp32,
-    NkiType,
     OpFunction,
     ParDim,
     TileSize,
@@ -28,7 +29,7 @@ from accelopt_simulator.frontend.types import (
 from accelopt_simulator.isa import ACTIVATIONS
 from accelopt_simulator.trace.schema import Init, LoopKind, Space, TensorRole
 
-# -- memories and creation --------------------------------------------------------------------------
+# -- memories and creation -------------------------------------------------------------------------
 
 
 class Buffer:
@@ -54,7 +55,9 @@ def _space_of(buffer: Any) -> Space:
         return Space.SBUF
     if not isinstance(buffer, Buffer):
         raise KernelFault(
-            "bad_buffer", f"buffer={buffer!r} is not a memory", hint="use nl.sbuf, nl.psum, nl.shared_hbm"
+            "bad_buffer",
+            f"buffer={buffer!r} is not a memory",
+            hint="use nl.sbuf, nl.psum, nl.shared_hbm",
         )
     return buffer.space
 
@@ -133,12 +136,16 @@ def full(
     return _create(shape, dtype, buffer, name, number, **kwargs)
 
 
-def empty_like(a: Tile, dtype: Any = None, *, buffer: Any = None, name: str = "", **kw: Any) -> Tile:
+def empty_like(
+    a: Tile, dtype: Any = None, *, buffer: Any = None, name: str = "", **kw: Any
+) -> Tile:
     """An uninitialized tensor of the shape of `a`."""
     return ndarray(tuple(a.shape), a.dtype if dtype is None else dtype, buffer=buffer, name=name)
 
 
-def zeros_like(a: Tile, dtype: Any = None, *, buffer: Any = None, name: str = "", **kw: Any) -> Tile:
+def zeros_like(
+    a: Tile, dtype: Any = None, *, buffer: Any = None, name: str = "", **kw: Any
+) -> Tile:
     """A tensor of zeros of the shape of `a`."""
     return zeros(tuple(a.shape), a.dtype if dtype is None else dtype, buffer=buffer, name=name)
 
@@ -146,7 +153,7 @@ def zeros_like(a: Tile, dtype: Any = None, *, buffer: Any = None, name: str = ""
 def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tile:
     """A constant HBM tensor with the contents of a NumPy array; must be loaded before use."""
     code = code_of_type(np.asarray(constant).dtype if dtype is None else dtype)
-    array = np.ascontiguousarray(np.asarray(constant), dtype=TYPE_BY_NAME_CODE[code].dtype)
+    array = np.ascontiguousarray(np.asarray(constant), dtype=TYPE_BY_CODE[code].dtype)
     if array.ndim == 0 or array.size == 0:
         raise KernelFault("bad_constant", "nl.shared_constant needs a non-empty array")
     index = len(current().builder.constants)
@@ -161,7 +168,7 @@ def shared_identity_matrix(n: int, dtype: Any = np.uint8, **kwargs: Any) -> Tile
     return shared_constant(np.eye(n), dtype)
 
 
-# -- data movement ------------------------------------------------------------------------------------
+# -- data movement ---------------------------------------------------------------------------------
 
 
 def _hbm(tile: Any, role: str, call: str) -> Tile:
@@ -243,7 +250,7 @@ def expand_dims(data: Tile, axis: Any) -> Tile:
     return data.expand_dims(axis)
 
 
-# -- compute --------------------------------------------------------------------------------------------
+# -- compute ---------------------------------------------------------------------------------------
 
 
 def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwargs: Any) -> Tile:
@@ -266,15 +273,16 @@ def mean(
     x: Any, axis: Any, *, dtype: Any = None, mask: Any = None, keepdims: bool = False, **kw: Any
 ) -> Tile:
     """Sum over free axes divided by their extent."""
+    if mask is not None:
+        raise unsupported("a mask on nl.mean")
     tile = lower.require_tile(x, "x")
-    count = 1
-    for a in lower.reduce_axes(axis, tile.ndim):
-        count *= tile.shape[a]
-    total = lower.reduce("add", tile, axis, dtype=np.float32, mask=mask, keepdims=keepdims)
+    count = math.prod(tile.shape[a] for a in lower.reduce_axes(axis, tile.ndim))
+    total = lower.reduce("add", tile, axis, dtype=np.float32, keepdims=keepdims)
     total.fresh = None
-    return lower.tensor_scalar(
-        total, "multiply", 1.0 / count, dtype=tile.dtype_code if dtype is None else code_of_type(dtype)
-    )
+    out = tile.dtype_code if DTYPES[tile.dtype_code].is_float else FLOAT32
+    if dtype is not None:
+        out = code_of_type(dtype)
+    return lower.tensor_scalar(total, "multiply", 1.0 / count, dtype=out)
 
 
 def negative(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tile:
@@ -324,7 +332,7 @@ def _reduction(name: str) -> Callable[..., Tile]:
     return function
 
 
-# -- loops, indices and the rest --------------------------------------------------------------------------
+# -- loops, indices and the rest -------------------------------------------------------------------
 
 
 def affine_range(*args: Any, **kwargs: Any) -> Iterator[Index]:
@@ -354,14 +362,14 @@ def ds(start: Any, size: Any) -> DynamicSlice:
 
 def static_cast(input_data: Any, dtype: Any) -> Any:
     """Host-side cast of a NumPy value."""
-    return np.asarray(input_data).astype(TYPE_BY_NAME_CODE[code_of_type(dtype)].dtype)
+    return np.asarray(input_data).astype(TYPE_BY_CODE[code_of_type(dtype)].dtype)
 
 
 def finfo(dtype: Any) -> Any:
     """Limits of a floating type."""
     import ml_dtypes
 
-    return ml_dtypes.finfo(TYPE_BY_NAME_CODE[code_of_type(dtype)].dtype)
+    return ml_dtypes.finfo(TYPE_BY_CODE[code_of_type(dtype)].dtype)  # type: ignore[no-untyped-call]
 
 
 def program_id(axis: int) -> int:
@@ -379,22 +387,56 @@ def program_ndim() -> int:
     return 0
 
 
-TYPE_BY_NAME_CODE: tuple[NkiType, ...] = tuple(TYPE_BY_NAME.values())
-assert all(t.code == i for i, t in enumerate(TYPE_BY_NAME_CODE))
-assert code_of("float32") == FLOAT32
-
-BINARY_FUNCTIONS = "add subtract multiply divide power maximum minimum".split()
-COMPARISON_FUNCTIONS = (
-    "equal not_equal greater greater_equal less less_equal logical_and logical_or logical_xor".split()
-)
+BINARY_FUNCTIONS = ["add", "subtract", "multiply", "divide", "power", "maximum", "minimum"]
+COMPARISON_FUNCTIONS = [
+    "equal",
+    "not_equal",
+    "greater",
+    "greater_equal",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+]
 UNARY_FUNCTIONS = sorted(ACTIVATIONS - {"copy"})
 REDUCTION_FUNCTIONS = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "multiply"}
 
 NOT_MODELLED = frozenset(
-    "all all_reduce atomic_rmw bitwise_and bitwise_or bitwise_xor ceil cos device_print dropout "
-    "floor fmod gather_flattened gemm_grid gemm_stationary_grid invert left_shift "
-    "load_transpose2d logical_not mod rand random_seed right_shift rms_norm softmax tan trunc var "
-    "where nc spmd_dim bfp16".split()
+    [
+        "all",
+        "all_reduce",
+        "atomic_rmw",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "ceil",
+        "cos",
+        "device_print",
+        "dropout",
+        "floor",
+        "fmod",
+        "gather_flattened",
+        "gemm_grid",
+        "gemm_stationary_grid",
+        "invert",
+        "left_shift",
+        "load_transpose2d",
+        "logical_not",
+        "mod",
+        "rand",
+        "random_seed",
+        "right_shift",
+        "rms_norm",
+        "softmax",
+        "tan",
+        "trunc",
+        "var",
+        "where",
+        "nc",
+        "spmd_dim",
+        "bfp16",
+    ]
 )
 """Names of the dialect that fault with `unsupported_op` when used."""
 
@@ -402,7 +444,8 @@ NOT_MODELLED = frozenset(
 def namespace() -> dict[str, Any]:
     """Everything a kernel finds in `nl`."""
     names: dict[str, Any] = {
-        "sbuf": sbuf, "psum": psum, "hbm": hbm, "private_hbm": private_hbm, "shared_hbm": shared_hbm,
+        "sbuf": sbuf, "psum": psum, "hbm": hbm, "private_hbm": private_hbm,
+        "shared_hbm": shared_hbm,
         "tile_size": TileSize, "fp32": Fp32, "par_dim": ParDim, "mgrid": MGridMaker(),
         "bool_": TYPE_BY_NAME["bool"],
     }  # fmt: skip

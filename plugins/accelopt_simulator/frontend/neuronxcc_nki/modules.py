@@ -76,7 +76,7 @@ def modules() -> dict[str, ModuleType]:
     nisa.__dict__["constants"] = constants
     annotation = _TensorAnnotation()
     nt = NkiModule("neuronxcc.nki.typing", {"tensor": annotation})
-    decorators = {name: _decorator for name in ("jit", "trace", "baremetal", "benchmark", "profile")}
+    decorators = dict.fromkeys(("jit", "trace", "baremetal", "benchmark", "profile"), _decorator)
     nki = NkiModule(
         "neuronxcc.nki",
         decorators | {"language": nl, "isa": nisa, "typing": nt, "tensor": annotation},
