@@ -49,6 +49,7 @@ from accelopt.kernel import (
     relative_l2_error,
 )
 from accelopt.models import ChatModelProvider, ModelSettings, Role
+
 from accelopt.embedder import Embedder  # isort: skip
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ ENVIRONMENT_PREFIX = "ACCELOPT_"
 
 
 class RunConfig(BaseSettings):
-    """One optimization run. Flags win over environment (`ACCELOPT_BEAM_WIDTH`) over TOML over defaults.
+    """One optimization run.
 
-    Unknown TOML keys and unknown flags are refused; environment variables of other tools are not ours
-    to refuse.
+    Flags win over environment (`ACCELOPT_BEAM_WIDTH`) over TOML over defaults. Unknown TOML keys
+    and unknown flags are refused; environment variables of other tools are not ours to refuse.
     """
 
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
@@ -52,12 +52,13 @@ class RunConfig(BaseSettings):
     iterations: int = Field(default=5, ge=1, description="T: iterations.")
     fixer_rounds: int = Field(default=2, ge=0, description="F: repair rounds per implementation.")
     topk_experiences: int = Field(default=8, ge=0, description="TopK: new lessons per iteration.")
-    memory_capacity: int = Field(default=16, ge=0, description="ExpN: lessons a planner is offered.")
+    memory_capacity: int = Field(default=16, ge=0, description="ExpN: lessons per prompt.")
     positive_threshold: float = Field(default=1.04, ge=1, description="Least speedup of a lesson.")
-    negative_threshold: float = Field(default=1.15, ge=1, description="Least slow-down of a lesson.")
+    negative_threshold: float = Field(default=1.15, ge=1, description="Least slowdown of a lesson.")
     embedder: str = Field(default="hashed-tokens", description="Embedder of the memory.")
     memory: str = Field(
-        default="", description="Folder of the optimization memory; empty: the user's, `none`: private."
+        default="",
+        description="Folder of the optimization memory; empty: the user's, `none`: private.",
     )
 
     seed: int = Field(default=0, ge=0, description="Seed of every random choice of the run.")

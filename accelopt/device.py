@@ -38,7 +38,8 @@ class DeviceSpec(BaseModel):
 def roofline_latency_us(work: Work, device: DeviceSpec) -> float:
     """Peak latency in microseconds: perfect overlap of memory, matmul and vector work.
 
-    Rule of NKIBench: max(vector FLOPs / vector peak, matmul FLOPs / matmul peak, bytes / bandwidth).
+    Rule of NKIBench: the largest of vector FLOPs / vector peak, matmul FLOPs / matmul peak and
+    bytes / bandwidth.
     """
     return 1e6 * max(
         work.vector_flops / device.vector_flops_per_s,

@@ -32,7 +32,7 @@ hookimpl = pluggy.HookimplMarker("accelopt")
 
 @hookspec
 def register_backends(register: Callable[[str, Callable[[], Backend]], None]) -> None:
-    """Call `register(name, factory)`; the factory is called once, when the backend is first used."""
+    """Call `register(name, factory)`; the factory is called when the backend is used."""
 
 
 @hookspec

@@ -63,7 +63,7 @@ class Work(BaseModel):
         matmul_flops: useful matmul FLOPs (one multiply-add = 2), float32.
         vector_flops: unfused vector and scalar FLOPs; scalar-constant operations are not counted
             (rule of NKIBench).
-        from_bytes_alone: true when only the bytes are known (a person's own kernel without `work()`).
+        from_bytes_alone: true when only the bytes are known (a reference without `work()`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -128,8 +128,8 @@ class KernelTask:
         relative_l2_tolerance: accept when ||kernel - reference||2 < tolerance * ||reference||2.
         seeds: input seeds of the acceptance rule.
         work: roofline work.
-        locator: how another process finds this task again: `task:<name>` or `file:<path>`; empty when
-            it lives in this process only.
+        locator: how another process finds this task again: `task:<name>` or `file:<paths>`; empty
+            when it lives in this process only.
         published: published measurements to show beside ours, if any (latencies in microseconds).
         min_float_bits: the lowest floating-point precision, in bits, a kernel may compute in.
     """

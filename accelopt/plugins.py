@@ -114,7 +114,9 @@ class Registry:
         if not matches:
             raise TaskError(f"unknown task {name!r}", hint=_suggest(name, names, "accelopt tasks"))
         if len(matches) > 1:
-            raise TaskError(f"task name {name!r} is not unique", hint=f"one of {', '.join(matches)}")
+            raise TaskError(
+                f"task name {name!r} is not unique", hint=f"one of {', '.join(matches)}"
+            )
         suite, task = matches[0].split("/", 1)
         return self.suites[suite][task]()
 
@@ -154,7 +156,7 @@ def plugin_manager(*, load_entry_points: bool = True) -> pluggy.PluginManager:
                 continue
             try:
                 manager.register(entry.load(), name=entry.name)
-            except Exception as error:  # noqa: BLE001 - a plugin may fail in any way
+            except Exception as error:
                 raise PluginError(
                     f"plugin {entry.name!r} ({entry.value}) can't be loaded: {error}",
                     hint=f"block it with {BLOCK_VARIABLE}={entry.name}",

@@ -275,7 +275,7 @@ def item_bytes(dtype: str) -> int:
     except TypeError:
         import ml_dtypes  # takes over a second: only for types that NumPy does not know
 
-        return np.dtype(getattr(ml_dtypes, dtype)).itemsize
+        return int(np.dtype(getattr(ml_dtypes, dtype)).itemsize)
 
 
 def _scalar_spec(value: float | int) -> ArgumentSpec:

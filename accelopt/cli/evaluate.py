@@ -48,13 +48,11 @@ def evaluate(
         show(result, kernel_task, judge, source)
 
 
-def load_subject(
-    file: Path, task: str, reference: Path | None
-) -> tuple[KernelTask, KernelSource]:
+def load_subject(file: Path, task: str, reference: Path | None) -> tuple[KernelTask, KernelSource]:
     """The task and the kernel that a command was given.
 
     Raises:
-        TaskError: a file can't be read or holds no usable kernel, or neither task nor reference fits.
+        TaskError: a file can't be read or holds no usable kernel, or the options do not fit.
     """
     from accelopt.entry_point import detect_dialect, find_entry
     from accelopt.kernel import KernelSource

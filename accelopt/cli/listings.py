@@ -114,9 +114,7 @@ def models(as_json: bool = JSON_OPTION) -> None:
     from accelopt.plugins import installed
 
     providers = installed().chat_models.values()
-    data = [
-        {"model": p.prefix, "description": p.description, "needs": p.needs} for p in providers
-    ]
+    data = [{"model": p.prefix, "description": p.description, "needs": p.needs} for p in providers]
     if as_json:
         print_json(data)
         return

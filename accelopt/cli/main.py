@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any, cast
 
 import typer
 
@@ -13,9 +14,9 @@ from accelopt.errors import AcceloptError
 
 USAGE_ERROR = 2
 
-# typer brings its own copy of click or uses the installed one, depending on its version; both derive
-# their complaints from one base.
-_CliError = typer.BadParameter.__mro__[2]
+# typer brings its own copy of click or uses the installed one, depending on its version; both
+# derive their complaints from one base.
+_CliError = cast(type[Exception], typer.BadParameter.__mro__[2])
 
 
 def build_app() -> typer.Typer:
@@ -69,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
         command = typer.main.get_command(app)
         code = command.main(args=arguments, prog_name="accelopt", standalone_mode=False)
     except _CliError as error:
-        message = str(error.format_message())
+        message = str(cast(Any, error).format_message())
         if type(error).__name__ == "NoArgsIsHelpError":
             print(message)
             sys.exit(0)

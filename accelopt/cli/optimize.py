@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from accelopt.cli.evaluate import open_backend
-from accelopt.cli.output import console, duration, factor, microseconds, percent, print_facts, print_json
+from accelopt.cli.output import (
+    console,
+    duration,
+    factor,
+    microseconds,
+    percent,
+    print_facts,
+    print_json,
+)
 from accelopt.cli.progress import make_progress
 from accelopt.errors import ConfigError
 
@@ -138,9 +146,7 @@ def run(store: RunStore, task: KernelTask, settings: RunConfig, *, as_json: bool
 
     registry = installed()
     backend = open_backend(settings.backend)
-    backend.configure(
-        evaluation_timeout_s=settings.evaluation_timeout_s, workers=settings.workers
-    )
+    backend.configure(evaluation_timeout_s=settings.evaluation_timeout_s, workers=settings.workers)
     stop = threading.Event()
     models = _chat_models(settings)
     observers = tuple(factory() for factory in registry.observers.values())

@@ -165,8 +165,9 @@ class LiveProgress:
         attempts = f"{view.iteration_done}/{view.iteration_planned}"
         statuses = "  ".join(f"{n} {status}" for status, n in view.statuses.most_common())
         left = view.left_s
+        where = f"{view.iteration}/{view.iterations}  {bar} {attempts} attempts"
         rows = [
-            ("iteration", f"{view.iteration}/{view.iterations}  {bar} {attempts} attempts"),
+            ("iteration", where if view.iteration else "judging the starting kernel"),
             ("evaluations", f"{view.evaluations} done, {view.running} running   {statuses}"),
             (
                 "best",
@@ -179,7 +180,8 @@ class LiveProgress:
             ),
             (
                 "time",
-                f"{duration(view.elapsed_s)}" + ("" if left is None else f", about {duration(left)} left"),
+                f"{duration(view.elapsed_s)}"
+                + ("" if left is None else f", about {duration(left)} left"),
             ),
         ]
         if self._message:

@@ -31,7 +31,9 @@ def list_runs(runs_dir: Path | None = RUNS_DIR_OPTION, as_json: bool = JSON_OPTI
     if as_json:
         print_json([summary.model_dump() for summary in summaries])
     elif not summaries:
-        console().print(f"no runs in {folder}; start one with `accelopt optimize TASK`", markup=False)
+        console().print(
+            f"no runs in {folder}; start one with `accelopt optimize TASK`", markup=False
+        )
     else:
         rows = [
             [
@@ -47,7 +49,17 @@ def list_runs(runs_dir: Path | None = RUNS_DIR_OPTION, as_json: bool = JSON_OPTI
             ]
             for s in summaries
         ]
-        columns = "run task backend status iterations baseline best speedup evaluations".split()
+        columns = [
+            "run",
+            "task",
+            "backend",
+            "status",
+            "iterations",
+            "baseline",
+            "best",
+            "speedup",
+            "evaluations",
+        ]
         print_table(columns, rows, right=columns[4:])
     for path, problem in broken.items():
         console(stderr=True).print(f"skipped {path}: {problem}", markup=False, soft_wrap=True)

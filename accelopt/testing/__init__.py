@@ -1,5 +1,7 @@
-"""Help for tests of plugins and graphs: a scripted model, a backend that does as it is told, and the
-conformance kit that every backend has to pass."""
+"""Help for tests of plugins and graphs.
+
+A scripted model, a backend that does as it is told, and the conformance kit for backends.
+"""
 
 from __future__ import annotations
 

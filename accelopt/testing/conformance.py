@@ -11,7 +11,8 @@ or from the command line, once your plugin is installed::
 
     accelopt conformance my-backend
 
-Each check gets a backend of its own. Checks of optional capabilities run when the backend claims them.
+Each check gets a backend of its own. Checks of optional capabilities run when the backend claims
+them.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def _bad_kernels_are_results(backend: Backend, sample: ConformanceSample) -> Non
     for what, source in sample.broken.items():
         try:
             result = backend.evaluate(sample.task, source)
-        except Exception as error:  # noqa: BLE001 - that is what is being looked for
+        except Exception as error:
             raise _NonconformityError(f"a kernel that {what} raises {error!r}") from error
         _require(not result.ok, f"a kernel that {what} is accepted")
         _require(bool(result.diagnostics), f"a kernel that {what} gets no diagnostic")

@@ -32,7 +32,7 @@ def kernel(x):
     columns = nl.arange(x.shape[1])[None, :]
     for block in nl.affine_range(x.shape[0] // 128):
         tile = nl.load(x[block * 128 + rows, columns])
-        result = nisa.tensor_scalar(tile, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1={add})
+        result = nisa.tensor_scalar(tile, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=1.0)
         nl.store(out[block * 128 + rows, columns], value=result)
     return out
 """
@@ -81,7 +81,7 @@ class _ScaleAndAdd:
 
 def nki_sample() -> ConformanceSample:
     """The sample for backends that take kernels of the `neuronxcc.nki` dialect."""
-    good = KernelSource(text=_KERNEL.format(add="1.0"), dialect=Dialect.NEURONXCC_NKI)
+    good = KernelSource(text=_KERNEL, dialect=Dialect.NEURONXCC_NKI)
     task = KernelTask(
         name="conformance/scale_and_add",
         title="y = 2 x + 1",
@@ -95,22 +95,22 @@ def nki_sample() -> ConformanceSample:
         seeds=(0, 1),
     )
 
-    def variant(text: str) -> KernelSource:
+    def variant(old: str, new: str) -> KernelSource:
+        text = good.text.replace(old, new)
         return KernelSource(text=text, dialect=Dialect.NEURONXCC_NKI)
 
+    store = "        nl.store(out[block * 128 + rows, columns], value=result)\n"
+    wide = "columns = nl.arange(x.shape[1])"
     return ConformanceSample(
         task=task,
         good=good,
-        wrong=variant(_KERNEL.format(add="1.5")),
+        wrong=variant("operand1=1.0", "operand1=1.5"),
         broken={
-            "empty file": variant(""),
-            "does not parse": variant(good.text.replace("return out", "return (out")),
-            "has no kernel": variant("x = 1\n"),
-            "raises": variant(good.text.replace("    rows =", "    raise ValueError('no')\n    rows =")),
-            "never writes its output": variant(
-                good.text.replace("        nl.store(out[block * 128 + rows, columns], value=result)\n", "")
-            ),
-            "reads out of bounds": variant(good.text.replace("columns = nl.arange(x.shape[1])",
-                                                             "columns = 1 + nl.arange(x.shape[1])")),
+            "is an empty file": variant(good.text, ""),
+            "does not parse": variant("return out", "return (out"),
+            "has no kernel": variant(good.text, "x = 1\n"),
+            "raises": variant("    rows =", "    raise ValueError('no')\n    rows ="),
+            "never writes its output": variant(store, ""),
+            "reads out of bounds": variant(wide, wide.replace("nl.", "1 + nl.")),
         },
-    )  # fmt: skip
+    )

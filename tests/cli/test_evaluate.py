@@ -55,7 +55,9 @@ def test_a_rejected_kernel_shows_the_line_and_a_hint(accelopt, baseline):
     lines = baseline.read_text().splitlines()
     number = next(i for i, line in enumerate(lines) if "nl.load(" in line)
     lines[number] = lines[number].replace("nl.load(", "nl.copy(nl.load(")
-    broken = [line.replace("nl.shared_hbm", "nl.sbuf") for line in baseline.read_text().splitlines()]
+    broken = [
+        line.replace("nl.shared_hbm", "nl.sbuf") for line in baseline.read_text().splitlines()
+    ]
     baseline.write_text("\n".join(broken) + "\n")
     result = accelopt("evaluate", baseline, "--task", "silu@small", "--json")
     assert result.code == 0

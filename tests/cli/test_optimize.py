@@ -1,4 +1,4 @@
-"""`accelopt optimize`: the main job end to end, its JSON contract, resuming, a person's own kernel."""
+"""`accelopt optimize`: the main job, its JSON contract, resuming, a person's own kernel."""
 
 from __future__ import annotations
 

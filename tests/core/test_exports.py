@@ -7,15 +7,61 @@ import sys
 
 import accelopt
 
-PUBLIC = """
-ALL_STAGES BASE_CAPABILITIES ESTIMATE_STAGES SCREEN_STAGES AcceloptError ArgumentSpec Backend
-BackendUnavailableError BudgetExhaustedError Candidate Capability ChatError ChatModelProvider ConfigError
-DeviceSpec Diagnostic Dialect Embedder Evaluation EvaluationStatus Event Experience ExperienceUse
-GraphProvider KernelSource KernelTask ModelSettings Observer Plan PluginError Profile Reference
-ReplyFormatError Role RunConfig RunResult RunServices SchemaVersionError SeedResult Stage StoreError Suite
-TaskError UnknownBackendError Work __version__ hookimpl hookspec percent_of_peak relative_l2_error
-roofline_bound roofline_latency_us speedup
-""".split()
+PUBLIC = [
+    "ALL_STAGES",
+    "BASE_CAPABILITIES",
+    "ESTIMATE_STAGES",
+    "SCREEN_STAGES",
+    "AcceloptError",
+    "ArgumentSpec",
+    "Backend",
+    "BackendUnavailableError",
+    "BudgetExhaustedError",
+    "Candidate",
+    "Capability",
+    "ChatError",
+    "ChatModelProvider",
+    "ConfigError",
+    "DeviceSpec",
+    "Diagnostic",
+    "Dialect",
+    "Embedder",
+    "Evaluation",
+    "EvaluationStatus",
+    "Event",
+    "Experience",
+    "ExperienceUse",
+    "GraphProvider",
+    "KernelSource",
+    "KernelTask",
+    "ModelSettings",
+    "Observer",
+    "Plan",
+    "PluginError",
+    "Profile",
+    "Reference",
+    "ReplyFormatError",
+    "Role",
+    "RunConfig",
+    "RunResult",
+    "RunServices",
+    "SchemaVersionError",
+    "SeedResult",
+    "Stage",
+    "StoreError",
+    "Suite",
+    "TaskError",
+    "UnknownBackendError",
+    "Work",
+    "__version__",
+    "hookimpl",
+    "hookspec",
+    "percent_of_peak",
+    "relative_l2_error",
+    "roofline_bound",
+    "roofline_latency_us",
+    "speedup",
+]
 
 
 def test_the_public_names_are_these():

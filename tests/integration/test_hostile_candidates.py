@@ -1,4 +1,4 @@
-"""Candidates that loop, hog, exit or lie end as evaluations with the right status; the run goes on."""
+"""Candidates that loop, hog, exit or lie become evaluations with the right status."""
 
 from __future__ import annotations
 
