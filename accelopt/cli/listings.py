@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import typer
 
-from accelopt.cli.output import microseconds, print_json, print_table
+from accelopt.cli.output import microseconds, print_json, print_table, shapes
 
 JSON_OPTION = typer.Option(False, "--json", help="Print JSON.")
 
@@ -59,15 +59,16 @@ def tasks(as_json: bool = JSON_OPTION) -> None:
         [
             task.name,
             task.title,
-            " ".join(_argument(spec.shape, spec.value) for spec in task.arguments),
+            shapes([spec.shape for spec in task.arguments if spec.value is None]),
             microseconds(task.published.get("trn1_baseline_latency_us")),
         ]
         for task in found
     ]
     print_table(
-        ["task", "what it computes", "kernel arguments", "published baseline"],
+        ["task", "what it computes", "kernel arguments", "published"],
         rows,
-        right=["published baseline"],
+        right=["published"],
+        flexible=["what it computes", "kernel arguments"],
     )
 
 
@@ -106,7 +107,11 @@ def backends(as_json: bool = JSON_OPTION) -> None:
         ]
         for d in data
     ]
-    print_table(["backend", "description", "capabilities", "state"], rows)
+    print_table(
+        ["backend", "description", "capabilities", "state"],
+        rows,
+        flexible=["description", "capabilities", "state"],
+    )
 
 
 def models(as_json: bool = JSON_OPTION) -> None:
@@ -119,7 +124,7 @@ def models(as_json: bool = JSON_OPTION) -> None:
         print_json(data)
         return
     rows = [[d["model"], d["description"], d["needs"] or "nothing"] for d in data]
-    print_table(["model", "description", "needs"], rows)
+    print_table(["model", "description", "needs"], rows, flexible=["description", "needs"])
 
 
 def plugins(as_json: bool = JSON_OPTION) -> None:
@@ -150,7 +155,7 @@ def plugins(as_json: bool = JSON_OPTION) -> None:
         ]
         for p in found
     ]
-    print_table(["plugin", "distribution", "version", "registers"], rows)
+    print_table(["plugin", "distribution", "version", "registers"], rows, flexible=["registers"])
 
 
 def graphs(as_json: bool = JSON_OPTION) -> None:
@@ -161,7 +166,8 @@ def graphs(as_json: bool = JSON_OPTION) -> None:
     if as_json:
         print_json(data)
         return
-    print_table(["graph", "description"], [[d["graph"], d["description"]] for d in data])
+    rows = [[d["graph"], d["description"]] for d in data]
+    print_table(["graph", "description"], rows, flexible=["description"])
 
 
 def graph_show(

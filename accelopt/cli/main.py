@@ -9,7 +9,7 @@ from typing import Any, cast
 import typer
 
 from accelopt import __version__
-from accelopt.cli import conformance, evaluate, listings, optimize, runs
+from accelopt.cli import bench, conformance, evaluate, listings, optimize, runs
 from accelopt.errors import AcceloptError
 
 USAGE_ERROR = 2
@@ -34,6 +34,7 @@ def build_app() -> typer.Typer:
     evaluate.register(app)
     listings.register(app)
     runs.register(app)
+    bench.register(app)
     conformance.register(app)
     return app
 

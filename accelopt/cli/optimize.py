@@ -20,6 +20,7 @@ from accelopt.cli.output import (
     percent,
     print_facts,
     print_json,
+    short_path,
 )
 from accelopt.cli.progress import make_progress
 from accelopt.errors import ConfigError
@@ -210,7 +211,7 @@ def result_data(
         "task": task.name,
         "backend": backend,
         "run": store.run_id,
-        "run_folder": str(store.path),
+        "run_folder": str(store.path.resolve()),
         "status": result.status,
         "baseline_latency_us": baseline_us,
         "best_latency_us": best_us,
@@ -221,7 +222,7 @@ def result_data(
         "percent_of_peak_best": None
         if best_us is None
         else percent_of_peak(best_us, task.work, device),
-        "best_kernel": str(store.best_path) if store.best_path.exists() else None,
+        "best_kernel": str(store.best_path.resolve()) if store.best_path.exists() else None,
         "best_candidate": result.best.id,
         "evaluations": result.evaluations,
         "model_calls": result.model_calls,
@@ -244,8 +245,8 @@ def _show(data: dict[str, Any], task: KernelTask, elapsed_s: float) -> None:
             f"{percent(data['percent_of_peak_best'])} after{alone}",
             "effort": f"{data['evaluations']} evaluations, {data['model_calls']} model calls, "
             f"{duration(elapsed_s)}",
-            "best kernel": data["best_kernel"] or "-",
-            "run folder": data["run_folder"],
+            "best kernel": short_path(data["best_kernel"]) if data["best_kernel"] else "-",
+            "run folder": short_path(data["run_folder"]),
         }
     )
     for note in data["notes"]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,14 +31,20 @@ def print_table(
     *,
     title: str = "",
     right: Sequence[str] = (),
+    flexible: Sequence[str] = (),
 ) -> None:
-    """A table that gives up columns' width, never rows."""
+    """A table; only `flexible` columns are folded when the terminal is narrow."""
     from rich import box
     from rich.table import Table
 
     table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for name in columns:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        table.add_column(
+            name,
+            justify="right" if name in right else "left",
+            overflow="fold",
+            no_wrap=name not in flexible,
+        )
     for row in rows:
         table.add_row(*(_escape(cell) for cell in row))
     console().print(table)
@@ -56,6 +64,16 @@ def _escape(text: str) -> str:
     return escape(text)
 
 
+def shapes(extents: Sequence[tuple[int, ...]]) -> str:
+    """Array shapes for people; equal neighbours are counted: `4 of 10944x2048`."""
+    parts: list[str] = []
+    for shape, group in groupby(extents):
+        count = len(list(group))
+        text = "x".join(map(str, shape))
+        parts.append(text if count == 1 else f"{count} of {text}")
+    return ", ".join(parts)
+
+
 def microseconds(value: float | None) -> str:
     """A latency for people."""
     if value is None:
@@ -71,6 +89,14 @@ def percent(value: float | None) -> str:
 def factor(value: float | None) -> str:
     """A speedup for people."""
     return "-" if value is None else f"{value:.2f}x"
+
+
+def short_path(path: str) -> str:
+    """A path for people: relative when it lies below the working directory."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except ValueError:
+        return path
 
 
 def duration(seconds: float) -> str:

@@ -49,18 +49,9 @@ def list_runs(runs_dir: Path | None = RUNS_DIR_OPTION, as_json: bool = JSON_OPTI
             ]
             for s in summaries
         ]
-        columns = [
-            "run",
-            "task",
-            "backend",
-            "status",
-            "iterations",
-            "baseline",
-            "best",
-            "speedup",
-            "evaluations",
-        ]
-        print_table(columns, rows, right=columns[4:])
+        names = "run task backend status iterations baseline best speedup evaluations"
+        columns = names.split()
+        print_table(columns, rows, right=columns[4:], flexible=["run", "task"])
     for path, problem in broken.items():
         console(stderr=True).print(f"skipped {path}: {problem}", markup=False, soft_wrap=True)
 
@@ -113,4 +104,5 @@ def show_run(
         ]
         for d, c in zip(data, candidates, strict=True)
     ]
-    print_table(["candidate", "parent", "status", "latency", "plan"], rows, right=["latency"])
+    columns = ["candidate", "parent", "status", "latency", "plan"]
+    print_table(columns, rows, right=["latency"], flexible=["plan"])
