@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points, version
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -54,8 +54,13 @@ class Registry:
     graphs: dict[str, GraphProvider] = field(default_factory=dict)
     suites: dict[str, Suite] = field(default_factory=dict)
     observers: dict[str, Callable[[], Observer]] = field(default_factory=dict)
-    commands: dict[str, Callable[..., Any]] = field(default_factory=dict)
     plugins: list[PluginInfo] = field(default_factory=list)
+    collect_commands: Callable[[], dict[str, Callable[..., Any]]] = dict
+
+    @cached_property
+    def commands(self) -> dict[str, Callable[..., Any]]:
+        """Commands for the command line; asked for on first use, since they need typer."""
+        return self.collect_commands()
 
     def backend(self, name: str) -> Backend:
         """Make the backend called `name`.
@@ -197,7 +202,13 @@ def collect(manager: pluggy.PluginManager) -> Registry:
     hook.register_graphs(register=lambda provider: add_graph(provider.name, provider))
     hook.register_suites(register=into(registry.suites, "suite"))
     hook.register_observers(register=into(registry.observers, "observer"))
-    hook.register_commands(register=into(registry.commands, "command"))
+
+    def commands() -> dict[str, Callable[..., Any]]:
+        found: dict[str, Callable[..., Any]] = {}
+        hook.register_commands(register=into(found, "command"))
+        return found
+
+    registry.collect_commands = commands
     registry.plugins = _describe(manager)
     return registry
 

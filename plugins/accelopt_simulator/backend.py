@@ -11,22 +11,20 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from accelopt.backend import BASE_CAPABILITIES, Backend, Capability
 from accelopt.device import DeviceSpec
-from accelopt.entry_point import find_entry
 from accelopt.errors import TaskError
 from accelopt.evaluation import Diagnostic, Evaluation, EvaluationStatus, Stage
 from accelopt.kernel import Dialect, KernelSource, KernelTask
-from accelopt_simulator.frontend.run import TraceRequest
 from accelopt_simulator.hardware import Timing
 from accelopt_simulator.judge import Judge, Verdict, to_evaluation
 from accelopt_simulator.process.judges import JudgePool
 from accelopt_simulator.process.screening import screen_source
 from accelopt_simulator.process.worker import WorkerLimits, WorkerPool, WorkerResult
+from accelopt_simulator.requests import request_for
 
 JUDGE_VERSION = "1"
 """Changes whenever the same kernel may be judged differently."""
@@ -135,10 +133,9 @@ class SimulatorBackend(Backend):
         if findings:
             return Verdict(status=EvaluationStatus.REJECTED, diagnostics=tuple(findings))
         try:
-            entry = source.entry or find_entry(source.text, source.filename)
+            request = request_for(task, source)
         except TaskError as error:
             return _failed(EvaluationStatus.LOAD_ERROR, "no_kernel", error.message)
-        request = TraceRequest(text=source.text, entry=entry, arguments=_arguments(task))
         result = workers.trace(request)
         if result.status != "ok":
             return _from_worker(result)
@@ -180,13 +177,6 @@ class SimulatorBackend(Backend):
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
         atexit.unregister(self.close)
-
-
-def _arguments(task: KernelTask) -> tuple[Any, ...]:
-    return tuple(
-        spec.value if spec.value is not None else (spec.shape, spec.dtype)
-        for spec in task.arguments
-    )
 
 
 def _from_worker(result: WorkerResult) -> Verdict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from accelopt import Backend, hookimpl
 
@@ -19,6 +20,14 @@ def _trn2() -> Backend:
     from accelopt_simulator.hardware import TRN2, TRN2_TIMING
 
     return SimulatorBackend("sim-trn2", TRN2, TRN2_TIMING)
+
+
+@hookimpl
+def register_commands(register: Callable[[str, Callable[..., Any]], None]) -> None:
+    """`accelopt trace`."""
+    from accelopt_simulator.commands import trace
+
+    register("trace", trace)
 
 
 @hookimpl

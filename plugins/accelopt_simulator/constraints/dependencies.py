@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from accelopt.evaluation import Diagnostic
 from accelopt_simulator.constraints.context import Context, writes
 from accelopt_simulator.dtypes import DTYPES
+from accelopt_simulator.trace.folding import uses_by_storage
 from accelopt_simulator.trace.schema import LoopKind, TensorRole
 
 
@@ -34,8 +35,7 @@ def check_output_dependencies(context: Context) -> Iterator[Diagnostic]:
                 and loop not in used
                 and analysis.max_trips(loop) > 1
             ]
-            # A constant that every iteration writes is the same whoever writes last.
-            if missing and context.op(instruction) != "memset":
+            if missing and not _only_constant(context, instruction, operand.tensor, missing):
                 lines = ", ".join(str(int(trace.loop_line[loop])) for loop in missing)
                 yield context.finding(
                     instruction,
@@ -44,6 +44,19 @@ def check_output_dependencies(context: Context) -> Iterator[Diagnostic]:
                     hint="index the destination with every enclosing affine index, declare it "
                     "inside the loop, or use nl.sequential_range",
                 )
+
+
+def _only_constant(context: Context, instruction: int, tensor: int, loops: list[int]) -> bool:
+    """Whether a memset is the only write of its tensor in `loops`: then the order is no matter."""
+    if context.op(instruction) != "memset":
+        return False
+    first = min(int(context.trace.loop_first[loop]) for loop in loops)
+    last = max(int(context.trace.loop_last[loop]) for loop in loops)
+    uses = uses_by_storage(context.analysis)[context.analysis.storage(tensor)]
+    return not any(
+        use.write and use.instruction != instruction and first <= use.instruction < last
+        for use in uses
+    )
 
 
 def check_outputs_written(context: Context) -> Iterator[Diagnostic]:

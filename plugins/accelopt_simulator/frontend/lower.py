@@ -10,6 +10,7 @@ import numpy as np
 from accelopt_simulator.dtypes import DTYPES, FLOAT32, INT32, UINT8, promote
 from accelopt_simulator.frontend.faults import KernelFault, unsupported
 from accelopt_simulator.frontend.index import Mask, as_mask
+from accelopt_simulator.frontend.loop_reduce import LoopReduction
 from accelopt_simulator.frontend.session import current
 from accelopt_simulator.frontend.tile import Tile, new_tensor
 from accelopt_simulator.frontend.types import code_of_type, scalar_value
@@ -91,7 +92,7 @@ def fit(tile: Tile, shape: tuple[int, ...], role: str) -> Access:
                 hint="broadcast it with .broadcast_to first",
             )
         mapping = {("axis", a): Affine(0) for a, v in enumerate(view) if v == 1 != shape[a]}
-        return tile.with_grid(shape, mapping, tile.par).access(shape)  # type: ignore[arg-type]
+        return tile.with_grid(shape, mapping, tile.par).access(shape)
     squeezed = [a for a, v in enumerate(view) if v != 1]
     wanted = [a for a, s in enumerate(shape) if s != 1]
     if [view[a] for a in squeezed] != [shape[a] for a in wanted]:
@@ -100,7 +101,12 @@ def fit(tile: Tile, shape: tuple[int, ...], role: str) -> Access:
         )
     mapping = {("axis", a): Affine(0) for a in range(len(view))}
     mapping |= {("axis", a): Affine.var(("axis", b)) for a, b in zip(squeezed, wanted, strict=True)}
-    return tile.with_grid(shape, mapping, tile.par).access(shape)  # type: ignore[arg-type]
+    return tile.with_grid(shape, mapping, tile.par).access(shape)
+
+
+def two_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """An HBM shape as a grid: at least a partition and a free axis (spec 1.18)."""
+    return shape if len(shape) >= 2 else (*shape, 1) if shape else (1, 1)
 
 
 def compute(
@@ -135,7 +141,10 @@ def named(value: Any) -> Any:
 def assign(target: Tile, value: Any) -> None:
     """`target[...] = value`: redirect a fresh result, else copy; a scalar fills."""
     if isinstance(value, LoopReduction):
-        raise unsupported("nl.loop_reduce")
+        _not_hbm(target)
+        shape = tuple(value.data.shape)
+        value.into(target, value.data.access(), fit(target, shape, "loop_reduce target"))
+        return
     if not isinstance(value, Tile):
         number = scalar_value(value)
         if number is None:
@@ -204,10 +213,6 @@ def fill(target: Tile, number: float, mask: Any = None) -> None:
         [("dst", target.access()), ("value", number)],
         predicate=mask_predicate(mask, tuple(target.shape)),
     )
-
-
-class LoopReduction:
-    """A deferred `nl.loop_reduce`; resolved by the assignment it is part of."""
 
 
 # -- element-wise --------------------------------------------------------------------------------

@@ -17,11 +17,12 @@ from typing import Any
 
 from accelopt_simulator.frontend.faults import KernelFault
 from accelopt_simulator.frontend.index import Mask
-from accelopt_simulator.frontend.lower import named
+from accelopt_simulator.frontend.lower import assign, named
 from accelopt_simulator.frontend.session import KERNEL_FILENAME, current
 from accelopt_simulator.trace.schema import LoopKind
 
 RANGE, BRANCH, NAMED = "__nki_range__", "__nki_branch__", "__nki_named__"
+REDUCE = "__nki_loop_reduce__"
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -67,7 +68,12 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         self.generic_visit(node)
-        if any(isinstance(target, ast.Name) for target in node.targets):
+        only = node.targets[0]
+        if len(node.targets) == 1 and isinstance(only, ast.Name) and _is_loop_reduce(node.value):
+            # `name = nl.loop_reduce(...)` updates the tile that the name already has.
+            name = ast.copy_location(ast.Name(only.id, ast.Load()), node)
+            node.value = _call(REDUCE, [name, node.value], node)
+        elif any(isinstance(target, ast.Name) for target in node.targets):
             node.value = _call(NAMED, [node.value], node.value)
         elif any(isinstance(target, ast.Subscript) for target in node.targets):
             node.value = _mark(node.value)
@@ -77,6 +83,14 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         node.value = _mark(node.value)
         return node
+
+
+def _is_loop_reduce(value: ast.expr) -> bool:
+    if not isinstance(value, ast.Call):
+        return False
+    function = value.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name == "loop_reduce"
 
 
 def _mark(value: ast.expr) -> ast.expr:
@@ -168,6 +182,12 @@ def traced_range(*args: Any) -> Iterator[Any]:
     return current().loop(LoopKind.SEQUENTIAL, args)
 
 
+def reduced_name(tile: Any, reduction: Any) -> Any:
+    """`name = nl.loop_reduce(...)`: reduces into the tile that the name stands for."""
+    assign(tile, reduction)
+    return tile
+
+
 def compile_kernel(text: str, kernel_name: str) -> tuple[Any, dict[str, Any]]:
     """Code object of the rewritten file and the names its module needs.
 
@@ -176,4 +196,5 @@ def compile_kernel(text: str, kernel_name: str) -> tuple[Any, dict[str, Any]]:
     """
     tree = _Rewriter(kernel_name).visit(ast.parse(text, KERNEL_FILENAME))
     code = compile(tree, KERNEL_FILENAME, "exec", dont_inherit=True)
-    return code, {RANGE: traced_range, BRANCH: branch, NAMED: named}
+    names = {RANGE: traced_range, BRANCH: branch, NAMED: named, REDUCE: reduced_name}
+    return code, names

@@ -65,7 +65,8 @@ class Tile:
     """
 
     __slots__ = (
-        "branch", "dtype_code", "fresh", "index", "mask", "par", "scope", "shape", "space", "tensor",
+        "branch", "dtype_code", "fresh", "index", "mask", "par", "scope", "shape", "space",
+        "tensor",
     )  # fmt: skip
 
     def __init__(

@@ -7,7 +7,7 @@ full bytes. `hardware_flops` counts fp32 matmuls twice and ignores masks.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,6 +18,7 @@ from accelopt_simulator.latency.stream import InstructionInstances
 from accelopt_simulator.trace.schema import Space
 
 Bools = NDArray[np.bool_]
+Totals = defaultdict[str, float]
 
 _FIRST_SOURCE = ("data", "src", "stationary")
 _UNCOUNTED_READS = frozenset({"tensor_tensor", "tensor_tensor_scan"})
@@ -32,7 +33,7 @@ def count(
         instances: expanded instructions.
         skipped: per instruction, instances that do not run (repeated loads).
     """
-    totals: Counter[str] = Counter()
+    totals: Totals = defaultdict(float)
     for item in instances:
         alive = item.alive & ~skipped.get(item.instruction, np.zeros(len(item.alive), dtype=bool))
         regions = {role: region for role, region, _, _ in item.operands}
@@ -42,11 +43,11 @@ def count(
             _count_pe(totals, item, int(alive.sum()), regions)
         else:
             _count_engine(totals, item, alive, regions)
-    return {name: float(value) for name, value in totals.items()}
+    return dict(totals)
 
 
 def _count_dma(
-    totals: Counter[str], item: InstructionInstances, alive: Bools, regions: dict[str, Region]
+    totals: Totals, item: InstructionInstances, alive: Bools, regions: dict[str, Region]
 ) -> None:
     elements = float((item.rows * item.free)[alive].sum())
     for role, word in (("src", "read"), ("dst", "write")):
@@ -55,7 +56,7 @@ def _count_dma(
 
 
 def _count_pe(
-    totals: Counter[str], item: InstructionInstances, runs: int, regions: dict[str, Region]
+    totals: Totals, item: InstructionInstances, runs: int, regions: dict[str, Region]
 ) -> None:
     if item.op == "partition_broadcast":
         columns = regions["dst"].free_elements
@@ -81,7 +82,7 @@ def _count_pe(
 
 
 def _count_engine(
-    totals: Counter[str], item: InstructionInstances, alive: Bools, regions: dict[str, Region]
+    totals: Totals, item: InstructionInstances, alive: Bools, regions: dict[str, Region]
 ) -> None:
     elements = float(item.free[alive].sum())
     if item.op not in _UNCOUNTED_READS:

@@ -44,7 +44,8 @@ def cast(result: Array, dtype: np.dtype[Any]) -> Array:
         info = np.iinfo(dtype)
         # In float64, which states every integer limit exactly.
         clipped = np.clip(np.rint(result.astype(np.float64)), info.min, info.max)
-        return np.nan_to_num(clipped, nan=0.0).astype(dtype)
+        whole: Array = np.nan_to_num(clipped, nan=0.0).astype(dtype)
+        return whole
     return result if result.dtype == dtype else result.astype(dtype)
 
 

@@ -396,10 +396,10 @@ def dma_copy(
     if dst_rmw_op is not None:
         raise unsupported("dma_copy with dst_rmw_op")
     source, target = lower.require_tile(src, "src"), lower.require_tile(dst, "dst")
-    shape = tuple(source.shape)
+    shape = lower.two_axes(tuple(source.shape))
     current().emit(
         "dma_copy",
-        [("dst", lower.fit(target, shape, "dst")), ("src", source.access())],
+        [("dst", lower.fit(target, shape, "dst")), ("src", lower.fit(source, shape, "src"))],
         predicate=lower.mask_predicate(mask, shape),
     )
 
@@ -440,8 +440,8 @@ NAMESPACE = MappingProxyType(
         for f in (
             nc_matmul, nc_transpose, activation, activation_reduce, tensor_tensor, tensor_scalar,
             tensor_scalar_reduce, scalar_tensor_tensor, tensor_tensor_scan, tensor_reduce,
-            tensor_copy, reciprocal, memset, dma_copy, get_nc_version, engine, reduce_cmd, oob_mode, dge_mode,
-            nc_version,
+            tensor_copy, reciprocal, memset, dma_copy, get_nc_version, engine, reduce_cmd,
+            oob_mode, dge_mode, nc_version,
         )
     }
     | {

@@ -14,6 +14,7 @@ from accelopt_simulator.frontend import lower
 from accelopt_simulator.frontend.faults import KernelFault, unsupported
 from accelopt_simulator.frontend.index import DynamicSlice, Index, MGridMaker
 from accelopt_simulator.frontend.index import arange as make_arange
+from accelopt_simulator.frontend.loop_reduce import LoopReduction
 from accelopt_simulator.frontend.session import current
 from accelopt_simulator.frontend.tile import Tile, new_tensor, normalize_shape
 from accelopt_simulator.frontend.types import (
@@ -153,9 +154,9 @@ def zeros_like(
 def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tile:
     """A constant HBM tensor with the contents of a NumPy array; must be loaded before use."""
     code = code_of_type(np.asarray(constant).dtype if dtype is None else dtype)
-    array = np.ascontiguousarray(np.asarray(constant), dtype=TYPE_BY_CODE[code].dtype)
-    if array.ndim == 0 or array.size == 0:
+    if np.ndim(constant) == 0 or np.size(constant) == 0:
         raise KernelFault("bad_constant", "nl.shared_constant needs a non-empty array")
+    array = np.ascontiguousarray(constant, dtype=TYPE_BY_CODE[code].dtype)
     index = len(current().builder.constants)
     current().builder.constants.append(array)
     return new_tensor(
@@ -184,14 +185,10 @@ def _hbm(tile: Any, role: str, call: str) -> Tile:
     return tile
 
 
-def _two_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return shape if len(shape) >= 2 else (*shape, 1) if shape else (1, 1)
-
-
 def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tile:
     """HBM to a fresh SBUF tile."""
     source = _hbm(src, "src", "nl.load")
-    shape = _two_axes(tuple(source.shape))
+    shape = lower.two_axes(tuple(source.shape))
     return lower.compute(
         "dma_copy",
         [("src", lower.fit(source, shape, "src"))],
@@ -213,7 +210,7 @@ def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
         )
     number = scalar_value(value)
     if number is not None:
-        shape = _two_axes(tuple(target.shape))
+        shape = lower.two_axes(tuple(target.shape))
         value = new_tensor(shape, target.dtype_code, Space.SBUF)
         lower.fill(value, number)
     tile = lower.in_sbuf(lower.require_tile(value, "value"))
@@ -226,7 +223,7 @@ def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
             limit=tuple(target.shape),
         )
     if tile.size < target.size:
-        shape = _two_axes(tuple(target.shape))
+        shape = lower.two_axes(tuple(target.shape))
     current().emit(
         "dma_copy",
         [("dst", lower.fit(target, shape, "dst")), ("src", lower.fit(tile, shape, "value"))],
@@ -293,8 +290,10 @@ def negative(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> T
 
 
 def loop_reduce(x: Any, op: Any, loop_indices: Any, **kwargs: Any) -> Any:
-    """Deferred reduction over loop iterations."""
-    raise unsupported("nl.loop_reduce")
+    """Deferred reduction over loop iterations; part of an assignment."""
+    tile = lower.require_tile(x, "x")
+    predicate = lower.mask_predicate(kwargs.get("mask"), tuple(tile.shape))
+    return LoopReduction(tile, op, loop_indices, predicate)
 
 
 def _binary(name: str) -> Callable[..., Tile]:

@@ -49,7 +49,7 @@ class NkiModule(ModuleType):
         super().__init__(name)
         self.__dict__.update(names)
         self._not_modelled = not_modelled
-        self.__path__ = []  # type: ignore[assignment]
+        self.__path__ = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
