@@ -38,7 +38,7 @@ def test_backends_say_that_the_latency_model_is_uncalibrated(accelopt):
 
 def test_plugins_list_the_hooks_of_each(accelopt):
     hooks = {entry["plugin"]: entry["hooks"] for entry in accelopt("plugins", "--json").data}
-    assert hooks["simulator"] == ["register_backends"]
+    assert hooks["simulator"] == ["register_backends", "register_commands"]
     assert hooks["nkibench"] == ["register_suites"]
 
 

@@ -36,7 +36,9 @@ def check_output_dependencies(context: Context) -> Iterator[Diagnostic]:
                 and analysis.max_trips(loop) > 1
             ]
             if missing and not _only_constant(context, instruction, operand.tensor, missing):
-                lines = ", ".join(str(int(trace.loop_line[loop])) for loop in missing)
+                lines = ", ".join(
+                    str(int(trace.loop_line[loop]) or "of the grid") for loop in missing
+                )
                 yield context.finding(
                     instruction,
                     "err_unexpected_output_dependencies",

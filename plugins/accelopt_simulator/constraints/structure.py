@@ -76,8 +76,8 @@ def _operands(context: Context, instruction: int) -> Iterator[Diagnostic]:
         )
         return
     yield from _operators(context, instruction)
-    yield from _shapes(context, instruction, grids)
-    yield from _predicate(context, instruction)
+    found = list(_shapes(context, instruction, grids))
+    yield from found or _predicate(context, instruction)
 
 
 def _operators(context: Context, instruction: int) -> Iterator[Diagnostic]:

@@ -32,6 +32,8 @@ class KernelFault(Exception):  # noqa: N818 - the kernel's fault, not ours
         self.limit = None if limit is None else str(limit)
         self.hint = hint
         self.unsupported = unsupported
+        self.line: int | None = None
+        """Where, when it is not where the fault is raised."""
 
 
 def unsupported(what: str) -> KernelFault:

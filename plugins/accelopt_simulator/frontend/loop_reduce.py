@@ -1,7 +1,7 @@
 """`nl.loop_reduce`: a reduction over loop iterations, resolved by the assignment it is part of.
 
-`dst[...] = nl.loop_reduce(x, op, [i, j])` means `dst = op(dst, x)`, except in the first iteration of
-all the listed loops, which stores `x` (spec section 2.7). It lowers to two instructions under
+`dst[...] = nl.loop_reduce(x, op, [i, j])` means `dst = op(dst, x)`, except in the first iteration
+of all the listed loops, which stores `x` (spec section 2.7). It lowers to two instructions under
 complementary predicates: a copy and an accumulation.
 """
 

@@ -15,25 +15,30 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
+from accelopt_simulator.frontend.annotations import check_annotation
 from accelopt_simulator.frontend.faults import KernelFault
-from accelopt_simulator.frontend.index import Mask
+from accelopt_simulator.frontend.index import Index, Mask
 from accelopt_simulator.frontend.lower import assign, named
 from accelopt_simulator.frontend.session import KERNEL_FILENAME, current
+from accelopt_simulator.frontend.tile import Tile
 from accelopt_simulator.trace.schema import LoopKind
 
 RANGE, BRANCH, NAMED = "__nki_range__", "__nki_branch__", "__nki_named__"
-REDUCE = "__nki_loop_reduce__"
+REDUCE, ANNOTATED, WHILE = "__nki_loop_reduce__", "__nki_annotated__", "__nki_while__"
 
 
 class _Rewriter(ast.NodeTransformer):
     def __init__(self, kernel_name: str) -> None:
         self.kernel_name = kernel_name
         self.in_kernel = False
+        self.depth = 0
         self.count = 0
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         outer, self.in_kernel = self.in_kernel, node.name == self.kernel_name
+        self.depth += 1
         self.generic_visit(node)
+        self.depth -= 1
         self.in_kernel = outer
         return node
 
@@ -77,6 +82,20 @@ class _Rewriter(ast.NodeTransformer):
             node.value = _call(NAMED, [node.value], node.value)
         elif any(isinstance(target, ast.Subscript) for target in node.targets):
             node.value = _mark(node.value)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self.generic_visit(node)
+        if node.value is None or not isinstance(node.target, ast.Name) or not self.depth:
+            return node
+        # Python ignores the annotations of local names; NKI checks them.
+        value = _call(ANNOTATED, [node.annotation, _call(NAMED, [node.value], node)], node)
+        assign = ast.Assign([node.target], value)
+        return ast.fix_missing_locations(ast.copy_location(assign, node))
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        self.generic_visit(node)
+        node.test = _call(WHILE, [node.test], node.test)
         return node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
@@ -182,6 +201,17 @@ def traced_range(*args: Any) -> Iterator[Any]:
     return current().loop(LoopKind.SEQUENTIAL, args)
 
 
+def while_condition(test: Any) -> bool:
+    """The condition of a `while`: only what Python can decide."""
+    if isinstance(test, (Tile, Mask, Index)):
+        raise KernelFault(
+            "err_while_loop_requires_unconditional_entry",
+            "a `while` on data or on a loop index may not run at all",
+            hint="use a range with a mask",
+        )
+    return bool(test)
+
+
 def reduced_name(tile: Any, reduction: Any) -> Any:
     """`name = nl.loop_reduce(...)`: reduces into the tile that the name stands for."""
     assign(tile, reduction)
@@ -196,5 +226,12 @@ def compile_kernel(text: str, kernel_name: str) -> tuple[Any, dict[str, Any]]:
     """
     tree = _Rewriter(kernel_name).visit(ast.parse(text, KERNEL_FILENAME))
     code = compile(tree, KERNEL_FILENAME, "exec", dont_inherit=True)
-    names = {RANGE: traced_range, BRANCH: branch, NAMED: named, REDUCE: reduced_name}
+    names = {
+        RANGE: traced_range,
+        BRANCH: branch,
+        NAMED: named,
+        REDUCE: reduced_name,
+        ANNOTATED: check_annotation,
+        WHILE: while_condition,
+    }
     return code, names

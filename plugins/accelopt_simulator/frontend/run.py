@@ -9,17 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from accelopt_simulator.dtypes import code_of
 from accelopt_simulator.frontend import operators
+from accelopt_simulator.frontend.allocation import check_allocation
 from accelopt_simulator.frontend.faults import KernelFault
 from accelopt_simulator.frontend.neuronxcc_nki.modules import KernelFunction, modules
+from accelopt_simulator.frontend.parameters import (
+    ArgumentSpec,
+    declare_outputs,
+    make_arguments,
+)
 from accelopt_simulator.frontend.rewrite import compile_kernel
 from accelopt_simulator.frontend.session import KERNEL_FILENAME, Session, tracing
-from accelopt_simulator.frontend.tile import Tile, new_tensor, whole_index
 from accelopt_simulator.trace.errors import TraceError
-from accelopt_simulator.trace.schema import Space, TensorRole, Trace
+from accelopt_simulator.trace.schema import Trace
 from accelopt_simulator.trace.validate import validate
 
 DIALECT = "neuronxcc.nki"
@@ -33,11 +35,13 @@ class TraceRequest:
         text: the kernel file.
         entry: name of its kernel function.
         arguments: per kernel argument `(shape, dtype name)`, or a plain number.
+        grid: SPMD grid the kernel is launched with; empty for none.
     """
 
     text: str
     entry: str
-    arguments: tuple[tuple[tuple[int, ...], str] | float | int, ...]
+    arguments: tuple[ArgumentSpec, ...]
+    grid: tuple[int, ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -69,7 +73,7 @@ def trace_kernel(request: TraceRequest) -> TraceResult:
                 {
                     "rule": fault.rule,
                     "message": fault.message,
-                    "line": _line_of(fault),
+                    "line": fault.line or _line_of(fault),
                     "required": fault.required,
                     "limit": fault.limit,
                     "hint": fault.hint,
@@ -138,62 +142,14 @@ def _trace(request: TraceRequest, session: Session) -> Trace:
         function = function.function
     if not callable(function):
         raise KernelFault("no_kernel", f"the file defines no function {request.entry!r}")
-    arguments = [_argument(spec, index) for index, spec in enumerate(request.arguments)]
-    _check_signature(function, arguments)
+    arguments = make_arguments(function, request.arguments, session)
+    session.open_grid(request.grid)
     results = function(*arguments)
     session.check_finished()
-    _declare_outputs(results, session)
+    session.close_grid()
+    declare_outputs(results, session)
+    check_allocation(session)
     return session.builder.finish()
-
-
-def _argument(spec: tuple[tuple[int, ...], str] | float | int, index: int) -> Any:
-    if not isinstance(spec, tuple):
-        return spec
-    shape, dtype = spec
-    return new_tensor(
-        tuple(shape), code_of(np.dtype(dtype)), Space.HBM, role=TensorRole.INPUT, index=index,
-        name=f"arg{index}",
-    )  # fmt: skip
-
-
-def _check_signature(function: Any, arguments: list[Any]) -> None:
-    code = function.__code__
-    most = code.co_argcount
-    least = most - len(function.__defaults__ or ())
-    variable = bool(code.co_flags & 0x04)
-    if len(arguments) < least or (len(arguments) > most and not variable):
-        raise KernelFault(
-            "wrong_number_of_arguments",
-            f"the task calls the kernel with {len(arguments)} arguments, it takes {most}",
-            required=most,
-            limit=len(arguments),
-        )
-
-
-def _declare_outputs(results: Any, session: Session) -> None:
-    values = list(results) if isinstance(results, (list, tuple)) else [results]
-    if not values or any(not isinstance(v, Tile) for v in values):
-        raise KernelFault(
-            "err_tensor_output_not_written_to",
-            "the kernel does not return a tensor",
-            hint="return the shared_hbm tensor that holds the result",
-        )
-    seen: set[int] = set()
-    for index, tile in enumerate(values):
-        row = session.builder.tensors[tile.tensor]
-        if tile.space is not Space.HBM:
-            raise KernelFault(
-                "err_unsupported_memory",
-                f"the kernel returns a tensor in {tile.space.name.lower()}",
-                limit="hbm",
-                hint="store it to a shared_hbm tensor and return that",
-            )
-        if row.role is not TensorRole.LOCAL or tile.tensor in seen:
-            raise KernelFault("bad_result", "the kernel returns an input, or the same tensor twice")
-        if row.alias >= 0 or tile.index != whole_index(row.shape):
-            raise KernelFault("bad_result", "the kernel returns a view; return the whole tensor")
-        row.role, row.index = TensorRole.OUTPUT, index
-        seen.add(tile.tensor)
 
 
 def _line_of(error: BaseException) -> int | None:

@@ -34,6 +34,10 @@ class Session:
         predicates: conditions of the enclosing symbolic `if` branches.
         closed_loops: loops that have been left; tiles made in them are out of scope.
         open_branches: numbers of the symbolic `if` branches that are being traced.
+        placed: tensors whose addresses the kernel chose itself.
+        mutable: tensors of the parameters that may be written.
+        grid: SPMD grid the kernel is launched with; empty for none.
+        grid_loops: the loops that stand for its axes: instances run one after the other.
     """
 
     def __init__(self, dialect: str, entry: str) -> None:
@@ -42,6 +46,10 @@ class Session:
         self.closed_loops: set[int] = set()
         self.open_branches: list[int] = []
         self._branches = 0
+        self.placed: set[int] = set()
+        self.mutable: list[int] = []
+        self.grid: tuple[int, ...] = ()
+        self.grid_loops: list[int] = []
 
     def line(self) -> int:
         """Line of the kernel file that is being executed; 0 when there is none."""
@@ -132,13 +140,34 @@ class Session:
         self.builder.close_loop(loop)
         self.closed_loops.add(loop)
 
+    def open_grid(self, grid: tuple[int, ...]) -> None:
+        """Start the kernel's body for every program instance.
+
+        An instance may not see another's tiles and must write its own part of the results: just
+        what the iterations of nested affine loops may do.
+        """
+        self.grid = grid
+        for extent in grid:
+            loop = self.builder.open_loop(LoopKind.AFFINE, Affine(0), Affine(extent), 1, 0)
+            self.grid_loops.append(loop)
+
+    def close_grid(self) -> None:
+        """End the body of all program instances."""
+        for loop in reversed(self.grid_loops):
+            self.builder.close_loop(loop)
+
+    @property
+    def at_kernel_level(self) -> bool:
+        """Whether no loop or condition of the kernel is open."""
+        return len(self.builder.open_loops) == len(self.grid_loops) and not self.predicates
+
     def check_finished(self) -> None:
         """Refuse a kernel that left a traced loop early.
 
         Raises:
             KernelFault: a loop is still open.
         """
-        if self.builder.open_loops:
+        if len(self.builder.open_loops) > len(self.grid_loops):
             line = self.builder.loops[self.builder.open_loops[-1]].line
             raise KernelFault(
                 "loop_left_early",

@@ -18,13 +18,14 @@ from accelopt_simulator.trace.schema import Space
 
 Ints = NDArray[np.int64]
 Box = tuple[int, int, int, int]
+Iteration = tuple[int, ...]
 
 
 @dataclass
 class _Tile:
     """Uses of one tile (one block of one tensor), since it was last made afresh."""
 
-    generation: int = -1
+    generation: Iteration | None = None
     writes: list[tuple[Box, int]] = field(default_factory=list)
     reads: list[tuple[Box, int]] = field(default_factory=list)
     retired: deque[list[int]] = field(default_factory=deque)
@@ -100,7 +101,7 @@ class _Operand:
     written: bool
     blocks: list[int]
     boxes: list[Box]
-    generations: list[int]
+    generations: list[Iteration]
 
 
 @dataclass
@@ -141,25 +142,25 @@ def _all_folded(item: InstructionInstances, loop: int) -> bool:
     return loop in item.loops
 
 
-def _generation(item: InstructionInstances, loop: int, count: int) -> list[int]:
-    """Number of the iteration (of `loop` and all loops around it) that each instance belongs to."""
+def _generation(item: InstructionInstances, loop: int, count: int) -> list[Iteration]:
+    """Which iteration (of `loop` and all loops around it) each instance belongs to.
+
+    Loop values, not a running number: another instruction may skip iterations, in an inner loop that
+    does not always run, and must still meet the same generation.
+    """
     if loop < 0 or loop not in item.loops:
-        return [0] * count
-    outer: list[Ints] = []
+        return [()] * count
+    outer: list[list[int]] = []
     for lp, values in item.loops.items():
-        outer.append(values)
+        outer.append(values.tolist())
         if lp == loop:
             break
-    changed = np.zeros(count, dtype=bool)
-    for values in outer:
-        changed[1:] |= values[1:] != values[:-1]
-    numbers: list[int] = np.cumsum(changed).tolist()
-    return numbers
+    return list(zip(*outer, strict=True))
 
 
-def _renew(tile: _Tile, generation: int, copies: int) -> None:
+def _renew(tile: _Tile, generation: Iteration, copies: int) -> None:
     """Start a new iteration's tile: its predecessors' uses now only reserve their copies."""
-    if tile.generation >= 0:
+    if tile.generation is not None:
         tile.retired.append([p for _, p in tile.writes] + [p for _, p in tile.reads])
         while len(tile.retired) > copies:
             tile.retired.popleft()

@@ -39,6 +39,10 @@ def repeated_loads(
     room = timing.sbuf_keep_bytes - working_set_bytes
     result: dict[int, NDArray[np.bool_]] = {}
     for item in instances:
+        if trace.attr(item.instruction).get("in_place_argument") is True:
+            # A mutable parameter is the same memory before and after: nothing moves.
+            result[item.instruction] = np.ones(len(item.alive), dtype=bool)
+            continue
         if not is_load(item):
             continue
         source = next(r for role, r, _, _ in item.operands if role == "src")

@@ -105,8 +105,12 @@ class Analysis:
                 highs.append(affine.const + sum(max(e) for e in ends))
             step = int(self.trace.loop_step[loop])
             start, stop = lows[0], highs[1]
-            trips = max(0, -(-(stop - start) // step))
-            ranges.append((start, start + (trips - 1) * step) if trips else (0, -1))
+            if start >= stop:
+                ranges.append((0, -1))
+                continue
+            # Steps count from the start: where it is fixed, so is the last value.
+            last = start + (stop - 1 - start) // step * step
+            ranges.append((start, last if lows[0] == highs[0] else stop - 1))
         return ranges
 
     def max_trips(self, loop: int) -> int:

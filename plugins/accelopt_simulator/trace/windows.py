@@ -29,7 +29,8 @@ class OperandWindows:
             if kind is OperandKind.ACCESS
         }
         self.grid = self.grids["data" if OPS[self.op].grid == "data" else "dst"]
-        self._axes = tuple(trace.attr(instruction).get("axes", ()))
+        reduces = self.op == "tensor_reduce"
+        self._axes = tuple(trace.attr(instruction)["axes"]) if reduces else ()
 
     def of(self, role: str, window: Window) -> Window:
         """The part of an operand's grid that a window of the instruction's grid needs."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from accelopt_simulator.dtypes import DTYPES, FLOAT32
 from accelopt_simulator.frontend import lower
+from accelopt_simulator.frontend.buffers import Buffer, PlacedBuffer
 from accelopt_simulator.frontend.faults import KernelFault, unsupported
 from accelopt_simulator.frontend.index import DynamicSlice, Index, MGridMaker
 from accelopt_simulator.frontend.index import arange as make_arange
@@ -28,20 +29,10 @@ from accelopt_simulator.frontend.types import (
     scalar_value,
 )
 from accelopt_simulator.isa import ACTIVATIONS
+from accelopt_simulator.trace.builder import Affine
 from accelopt_simulator.trace.schema import Init, LoopKind, Space, TensorRole
 
 # -- memories and creation -------------------------------------------------------------------------
-
-
-class Buffer:
-    """A memory to create tensors in."""
-
-    def __init__(self, name: str, space: Space) -> None:
-        self.name = name
-        self.space = space
-
-    def __repr__(self) -> str:
-        return f"nl.{self.name}"
 
 
 sbuf = Buffer("sbuf", Space.SBUF)
@@ -76,7 +67,7 @@ def _create(
             "an HBM tensor can't be created with a value",
             hint="create it with nl.ndarray and write it with nl.store",
         )
-    if buffer is shared_hbm and (current().builder.open_loops or current().predicates):
+    if buffer is shared_hbm and not current().at_kernel_level:
         raise KernelFault(
             "err_shared_hbm_must_in_kernel_level",
             "a shared_hbm tensor is created inside a loop or condition",
@@ -88,6 +79,12 @@ def _create(
             f"an on-chip tensor of shape {extents} has no free dimension",
             hint="give it a partition and at least one free dimension, for example (128, 1)",
         )
+    if value is not None and isinstance(buffer, PlacedBuffer):
+        raise KernelFault(
+            "err_tensor_creation_on_scratchpad_with_init_value_not_supported",
+            "a tensor with direct allocation can't be created with a value",
+            hint="create it with nl.ndarray and fill it with nisa.memset",
+        )
     # A zero accumulator needs no instruction: the first matmul of a group overwrites.
     lazy = value == 0.0 and (space is Space.PSUM or bool(options.get("lazy_initialization")))
     tile = new_tensor(
@@ -98,6 +95,10 @@ def _create(
         init=Init.ZERO if lazy else Init.UNDEFINED,
         name=name or "",
     )
+    if isinstance(buffer, PlacedBuffer):
+        free_bytes = math.prod(extents[par_dim + 1 :]) * tile.itemsize
+        buffer.check(extents[:par_dim], extents[par_dim], free_bytes)
+        current().placed.add(tile.tensor)
     if value is not None and not lazy:
         _fill_blocks(tile, par_dim, value)
     return tile
@@ -371,19 +372,31 @@ def finfo(dtype: Any) -> Any:
     return ml_dtypes.finfo(TYPE_BY_CODE[code_of_type(dtype)].dtype)  # type: ignore[no-untyped-call]
 
 
-def program_id(axis: int) -> int:
-    """Position in the SPMD grid; kernels here are launched without one."""
-    raise KernelFault("no_spmd_grid", f"program_id({axis}) in a kernel launched without a grid")
+def program_id(axis: int) -> Index:
+    """Position of this program instance along an axis of the SPMD grid."""
+    session = current()
+    if not 0 <= axis < len(session.grid):
+        raise KernelFault(
+            "bad_program_axis",
+            f"program_id({axis}) in a kernel launched with a grid of {len(session.grid)} axes",
+            required=axis,
+            limit=len(session.grid) - 1,
+        )
+    return Index(Affine.var(("loop", session.grid_loops[axis])))
 
 
 def num_programs(axes: Any = None) -> int:
-    """Size of the SPMD grid."""
-    return 1
+    """Program instances along the given axes; of the whole grid without."""
+    grid = current().grid
+    if axes is None:
+        return math.prod(grid)
+    listed = axes if isinstance(axes, (list, tuple)) else [axes]
+    return math.prod(grid[axis] if 0 <= axis < len(grid) else 1 for axis in listed)
 
 
 def program_ndim() -> int:
     """Rank of the SPMD grid; 0 without one."""
-    return 0
+    return len(current().grid)
 
 
 BINARY_FUNCTIONS = ["add", "subtract", "multiply", "divide", "power", "maximum", "minimum"]

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from accelopt_simulator.frontend.annotations import MUTABLE, TensorAnnotation
 from accelopt_simulator.frontend.faults import KernelFault, unsupported
-from accelopt_simulator.frontend.neuronxcc_nki import isa, language
+from accelopt_simulator.frontend.neuronxcc_nki import compiler, isa, language
 from accelopt_simulator.frontend.session import current
 from accelopt_simulator.frontend.types import ParDim
 
@@ -59,13 +60,6 @@ class NkiModule(ModuleType):
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
 
-class _TensorAnnotation:
-    """`nt.tensor`: an annotation such as `nt.tensor[128, 512]`."""
-
-    def __getitem__(self, item: Any) -> Any:
-        return self
-
-
 def modules() -> dict[str, ModuleType]:
     """Module name -> module, to be put into `sys.modules` of the worker."""
     nl = NkiModule("neuronxcc.nki.language", language.NAMESPACE, language.NOT_MODELLED)
@@ -74,14 +68,23 @@ def modules() -> dict[str, ModuleType]:
         "neuronxcc.nki.isa.constants", {n: isa.NAMESPACE[n] for n in ("engine", "oob_mode")}
     )
     nisa.__dict__["constants"] = constants
-    annotation = _TensorAnnotation()
-    nt = NkiModule("neuronxcc.nki.typing", {"tensor": annotation})
+    ncc = NkiModule("neuronxcc.nki.compiler", compiler.NAMESPACE)
+    annotation = TensorAnnotation()
+    nt = NkiModule(
+        "neuronxcc.nki.typing",
+        {
+            "tensor": annotation,
+            "mutable": MUTABLE,
+            "mutable_tensor": TensorAnnotation(mutable=True),
+        },
+    )
     decorators = dict.fromkeys(("jit", "trace", "baremetal", "benchmark", "profile"), _decorator)
     nki = NkiModule(
         "neuronxcc.nki",
-        decorators | {"language": nl, "isa": nisa, "typing": nt, "tensor": annotation},
-        frozenset({"simulate_kernel", "compiler", "FrameworkKernel"}),
+        decorators
+        | {"language": nl, "isa": nisa, "typing": nt, "compiler": ncc, "tensor": annotation},
+        frozenset({"simulate_kernel", "FrameworkKernel"}),
     )
     root = NkiModule("neuronxcc", {"nki": nki})
     nl.__dict__["par_dim"] = ParDim
-    return {m.__name__: m for m in (root, nki, nl, nisa, constants, nt)}
+    return {m.__name__: m for m in (root, nki, nl, nisa, ncc, constants, nt)}
