@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from accelopt.device import DeviceSpec
 from accelopt.evaluation import Diagnostic
+from accelopt_simulator.constraints.attributes import check_attributes
 from accelopt_simulator.constraints.bounds import check_bounds
 from accelopt_simulator.constraints.context import Context
 from accelopt_simulator.constraints.dependencies import (
@@ -24,6 +25,7 @@ Check = Callable[[Context], Iterator[Diagnostic]]
 
 FIRST: tuple[Check, ...] = (check_structure,)
 THEN: tuple[Check, ...] = (
+    check_attributes,
     check_tensors,
     check_operands,
     check_bounds,

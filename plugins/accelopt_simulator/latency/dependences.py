@@ -145,8 +145,8 @@ def _all_folded(item: InstructionInstances, loop: int) -> bool:
 def _generation(item: InstructionInstances, loop: int, count: int) -> list[Iteration]:
     """Which iteration (of `loop` and all loops around it) each instance belongs to.
 
-    Loop values, not a running number: another instruction may skip iterations, in an inner loop that
-    does not always run, and must still meet the same generation.
+    Loop values, not a running number: another instruction may skip iterations, in an inner loop
+    that does not always run, and must still meet the same generation.
     """
     if loop < 0 or loop not in item.loops:
         return [()] * count

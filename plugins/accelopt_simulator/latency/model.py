@@ -33,6 +33,7 @@ ENGINE_NAMES = {
     Engine.GPSIMD: "gpsimd",
     Engine.DMA: "dma",
 }
+SPILL_ROW_BYTES = 4096
 BOUND_SHARE = 0.6
 """An engine that is busy for less than this share of the time does not bound the kernel."""
 
@@ -69,7 +70,7 @@ def estimate_latency(trace: Trace, device: DeviceSpec, timing: Timing) -> Latenc
     analysis = Analysis(trace)
     instances = expand(analysis, timing)
     loops = fresh_tile_loops(analysis)
-    space = occupancy(analysis, loops, device.sbuf_bytes_per_partition, timing.buffer_copies)
+    space = occupancy(analysis, device.sbuf_bytes_per_partition, timing.buffer_copies)
     skipped = repeated_loads(trace, instances, space.working_set_bytes, timing)
     which, within = program_order(instances)
     tracked = _tracked_hbm(trace, instances)
@@ -79,23 +80,27 @@ def estimate_latency(trace: Trace, device: DeviceSpec, timing: Timing) -> Latenc
     )  # fmt: skip
     engine, busy, latency = _columns(instances, skipped, which, within)
     schedule = simulate(engine, busy, latency, deps, timing)
-    spill_us = _spill_us(analysis, loops, space.excess_bytes, timing)
-    span_us = schedule.makespan / 1e3 + spill_us
-    latency_us = span_us + timing.overhead_us
     busy_us = {
         name: float(busy[engine == int(code)].sum()) / 1e3 for code, name in ENGINE_NAMES.items()
     }
+    busy_us["dma"] += _spill_us(space.spill_bytes, timing)
+    # Spill traffic overlaps with everything else; the DMA engines can't do more than they can.
+    span_us = max(schedule.makespan / 1e3, busy_us["dma"])
+    latency_us = span_us + timing.overhead_us
     stores = sum(_stores(item) for item in instances)
     busy_us["gpsimd"] += stores * timing.trigger_ns / 1e3
     top = max(busy_us, key=lambda name: busy_us[name])
     bound = top if span_us and busy_us[top] >= BOUND_SHARE * span_us else "latency"
     counters = count(instances, skipped)
+    counters["spill_save_bytes"] = counters["spill_reload_bytes"] = float(space.spill_bytes)
+    for name in ("hbm_read_bytes", "hbm_write_bytes"):
+        counters[name] = counters.get(name, 0.0) + space.spill_bytes
     notes = [f"latency from the {timing.version} cost model, no error bound yet"]
     if space.excess_bytes:
         notes.append(
             f"tiles of {space.working_set_bytes // 1024} KiB per partition exceed SBUF by "
-            f"{space.excess_bytes // 1024} KiB: the compiler would spill; the estimate charges one "
-            "save and one reload of the excess per iteration"
+            f"{space.excess_bytes // 1024} KiB: the compiler would spill; the estimate assumes one "
+            "save and one reload, overlapped with all other work"
         )
     return LatencyReport(
         latency_us=latency_us,
@@ -147,17 +152,11 @@ def _stores(item: InstructionInstances) -> int:
     return int(item.alive.sum()) if to_hbm else 0
 
 
-def _spill_us(
-    analysis: Analysis, fresh_loops: dict[int, int], excess_bytes: int, timing: Timing
-) -> float:
-    """Time to save and reload what does not fit, once per iteration of the deepest fresh-tile
-    loop."""
-    if not excess_bytes:
-        return 0.0
-    deepest = max(fresh_loops.values(), default=-1)
-    rounds = analysis.instances(deepest)
-    row_ns = timing.dma_row_ns + excess_bytes / timing.dma_engine_bytes_per_ns
-    return 2 * rounds * 128 / timing.dma_engines * row_ns / 1e3
+def _spill_us(spill_bytes: int, timing: Timing) -> float:
+    """DMA time of saving and reloading what spills, in rows of 4 KiB [doc: default packet size]."""
+    rows = 2 * spill_bytes / SPILL_ROW_BYTES
+    row_ns = timing.dma_row_ns + SPILL_ROW_BYTES / timing.dma_engine_bytes_per_ns
+    return rows / timing.dma_engines * row_ns / 1e3
 
 
 def _profile(
@@ -173,6 +172,8 @@ def _profile(
         "psum_write_bytes",
         "sbuf_read_bytes",
         "sbuf_write_bytes",
+        "spill_save_bytes",
+        "spill_reload_bytes",
     ]
     return Profile(
         latency_us=latency_us,

@@ -377,7 +377,7 @@ def program_id(axis: int) -> Index:
     session = current()
     if not 0 <= axis < len(session.grid):
         raise KernelFault(
-            "bad_program_axis",
+            "bad_program_axis" if session.grid else "no_spmd_grid",
             f"program_id({axis}) in a kernel launched with a grid of {len(session.grid)} axes",
             required=axis,
             limit=len(session.grid) - 1,
