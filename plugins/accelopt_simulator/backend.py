@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -28,6 +29,10 @@ from accelopt_simulator.requests import request_for
 
 JUDGE_VERSION = "1"
 """Changes whenever the same kernel may be judged differently."""
+
+
+MAX_TEXT = 2000
+"""Characters kept of a text that a worker sent."""
 
 
 class SimulatorBackend(Backend):
@@ -185,10 +190,19 @@ def _from_worker(result: WorkerResult) -> Verdict:
     diagnostics = []
     for item in result.diagnostics:
         try:
-            diagnostics.append(Diagnostic.model_validate(item))
+            diagnostics.append(Diagnostic.model_validate(_printable(item)))
         except ValidationError:
             diagnostics.append(Diagnostic(rule="worker_result", message="an unreadable diagnostic"))
     return Verdict(status=status, diagnostics=tuple(diagnostics))
+
+
+def _printable(item: Any) -> Any:
+    """A hostile text can be endless, or hold surrogates that no file or database takes."""
+    if isinstance(item, dict):
+        return {key: _printable(value) for key, value in item.items()}
+    if isinstance(item, str):
+        return item[:MAX_TEXT].encode("utf-8", "replace").decode()
+    return item
 
 
 def _failed(status: EvaluationStatus, rule: str, message: str) -> Verdict:

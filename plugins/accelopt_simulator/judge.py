@@ -82,9 +82,11 @@ class Judge:
             analysis = Analysis(trace)
             _ = analysis.loop_range
             check_arguments(trace, task)
+            digest = trace_hash(trace)
         except TraceError as error:
             return _rejected("forged_trace", f"the trace is not well-formed: {error}")
-        digest = trace_hash(trace)
+        except MemoryError:
+            return _rejected("forged_trace", "the trace does not fit into memory")
         try:
             return self._judge(task, trace, analysis, digest, stages, seeds)
         except WorkLimitError as error:

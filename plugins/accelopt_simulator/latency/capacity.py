@@ -84,7 +84,7 @@ def _residences(analysis: Analysis) -> Iterator[_Residence]:
             continue
         shape, par = trace.shape(tensor), int(trace.tensor_par_dim[tensor])
         folded = folded_dimensions(analysis, tensor)
-        loop = max(folded.values(), default=int(trace.tensor_scope[tensor]))
+        loop = max(*folded.values(), int(trace.tensor_scope[tensor]), -1)
         positions = [use.instruction for use in uses]
         yield _Residence(
             first=min(positions),

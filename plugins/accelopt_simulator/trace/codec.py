@@ -207,6 +207,8 @@ def _checked_header(header: Any) -> dict[str, Any]:
 def _check_name(name: Any) -> None:
     if not isinstance(name, str) or len(name) > MAX_NAME_LENGTH:
         raise TraceError("a name is not a short string")
+    if any("\ud800" <= character <= "\udfff" for character in name):
+        raise TraceError("a name is not text")  # JSON can say it, UTF-8 can't
 
 
 def _naturals(values: Any, most: int, what: str) -> list[int]:
