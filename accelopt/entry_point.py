@@ -6,6 +6,7 @@ import ast
 
 from accelopt.errors import TaskError
 from accelopt.kernel import Dialect
+from accelopt.parsing import parse_python
 
 KERNEL_NAMES = ("kernel", "optimized_kernel")
 """Names that mark the kernel when decorators don't, in order of preference."""
@@ -20,7 +21,7 @@ def parse_kernel(source: str, filename: str = "kernel.py") -> ast.Module:
         TaskError: it is not Python; names the line.
     """
     try:
-        return ast.parse(source)
+        return parse_python(source)
     except SyntaxError as error:
         raise TaskError(
             f"{filename}, line {error.lineno}: {error.msg}", hint="the file must parse as Python"

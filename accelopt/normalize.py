@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 import hashlib
 
+from accelopt.parsing import parse_python
+
 
 class _DropStrings(ast.NodeTransformer):
     """Removes statements that are nothing but a string."""
@@ -35,7 +37,7 @@ def _is_string(statement: object) -> bool:
 
 def _stripped_tree(text: str) -> ast.AST | None:
     try:
-        return _DropStrings().visit(ast.parse(text))  # type: ignore[no-any-return]
+        return _DropStrings().visit(parse_python(text))  # type: ignore[no-any-return]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from accelopt.errors import ReplyFormatError
+from accelopt.parsing import parse_python
 
 NO_OPTIMIZATION = "NO OPTIMIZATION FOUND"
 """What a summarizer answers when the two kernels are the same."""
@@ -119,7 +120,7 @@ def _blocks(text: str) -> list[_Block]:
 
 def _inside_string(code: str) -> bool:
     try:
-        ast.parse(code)
+        parse_python(code)
     except SyntaxError as error:
         return "unterminated triple-quoted" in str(error.msg)
     except (ValueError, RecursionError, MemoryError):
@@ -133,7 +134,7 @@ def _tag(block: _Block) -> str:
 
 def _defines_function(code: str) -> bool:
     try:
-        tree = ast.parse(code)
+        tree = parse_python(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return any(isinstance(node, ast.FunctionDef) for node in tree.body)

@@ -14,6 +14,7 @@ from typing import Any
 
 from accelopt import KernelSource, KernelTask, TaskError
 from accelopt.entry_point import find_entry
+from accelopt.parsing import parse_python
 from accelopt.reference_module import ModuleReference, load_reference
 
 SUITE = "nkibench"
@@ -127,7 +128,7 @@ def fill_in(source: str, sizes: Mapping[str, int], path: Path) -> str:
     """
     lines = source.splitlines(keepends=True)
     left = dict(sizes)
-    for node in ast.parse(source).body:
+    for node in parse_python(source).body:
         if (
             isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Name)

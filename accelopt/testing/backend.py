@@ -30,6 +30,7 @@ from accelopt.device import DeviceSpec
 from accelopt.evaluation import Diagnostic, Evaluation, EvaluationStatus, Profile, SeedResult, Stage
 from accelopt.kernel import ArgumentSpec, Array, KernelArgument, KernelSource, KernelTask, Work
 from accelopt.normalize import normalized_hash
+from accelopt.parsing import parse_python
 
 _DIRECTIVE = re.compile(r"^\s*#\s*(\w+):\s*(.*?)\s*$", re.MULTILINE)
 _DEFAULT_LATENCY_US = 100.0
@@ -135,7 +136,7 @@ def _outcome(
     text: str, asked: dict[str, str], stages: frozenset[Stage]
 ) -> tuple[EvaluationStatus, Diagnostic | None]:
     try:
-        tree = ast.parse(text)
+        tree = parse_python(text)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         return EvaluationStatus.LOAD_ERROR, Diagnostic(

@@ -11,6 +11,7 @@ from typing import Any
 
 from accelopt.entry_point import find_entry
 from accelopt.errors import TaskError
+from accelopt.parsing import parse_python
 from accelopt_rewriter.indexing import Element, Opaque, Reader, Span, grid_shape
 from accelopt_rewriter.names import Names, tail
 from accelopt_rewriter.parts import Buffer, Loop, Op, Ref
@@ -47,7 +48,7 @@ class Kernel:
     """Sites by rewrite, kept by `Rewrite.find`."""
 
     def __post_init__(self) -> None:
-        tree = ast.parse(self.text)
+        tree = parse_python(self.text)
         entry = find_entry(self.text)
         functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
         if entry not in functions:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from accelopt.parsing import parse_python
+
 
 @dataclass
 class Edits:
@@ -134,5 +136,5 @@ def apply_edits(text: str, edits: Edits) -> str:
     except cst.ParserSyntaxError as error:
         raise SyntaxError(error.message) from error
     statements = [s for s in module.body if isinstance(s, Statement)]
-    body = _Apply(edits, module.config_for_parsing).block(ast.parse(text).body, statements)
+    body = _Apply(edits, module.config_for_parsing).block(parse_python(text).body, statements)
     return module.with_changes(body=body).code

@@ -7,6 +7,7 @@ import copy
 from collections.abc import Callable, Iterator
 from difflib import SequenceMatcher
 
+from accelopt.parsing import parse_python
 from accelopt.requests import FixRequest
 from accelopt_rewriter.executor import fenced
 
@@ -65,7 +66,7 @@ def _undo_near(kernel: str, parent: str, line: int) -> str | None:
 def _with_mask(kernel: str, line: int) -> str | None:
     """The kernel with the neighbours' mask on the call in a line; None when that is no idea."""
     try:
-        tree = ast.parse(kernel)
+        tree = parse_python(kernel)
     except SyntaxError:
         return None
     for block in _blocks(tree):
@@ -121,7 +122,7 @@ def _replaced(kernel: str, statement: ast.stmt, mask: ast.expr) -> str:
 
 def _parses(text: str) -> bool:
     try:
-        ast.parse(text)
+        parse_python(text)
     except SyntaxError:
         return False
     return True

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from threading import RLock
 
+from accelopt.parsing import parse_python
 from accelopt_rewriter.analysis import Kernel, read_kernel
 from accelopt_rewriter.edit import Edits, apply_edits
 from accelopt_rewriter.static import Value
@@ -105,7 +106,7 @@ def _with_isa_import(kernel: Kernel, text: str) -> str:
     """Import `nki.isa` where the rewritten kernel uses it for the first time."""
     if not kernel.names.needs_isa:
         return text
-    tree = ast.parse(text)
+    tree = parse_python(text)
     if not any(isinstance(n, ast.Name) and n.id == "nisa" for n in ast.walk(tree)):
         return text
     imports = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import copy
 
+from accelopt.parsing import parse_python
+
 
 def renamed(node: ast.AST, changes: dict[int, str]) -> str:
     """Source of a statement with some of its expressions replaced, by identity."""
@@ -13,7 +15,7 @@ def renamed(node: ast.AST, changes: dict[int, str]) -> str:
         def visit(self, child: ast.AST) -> ast.AST:
             text = changes.get(id(child))
             if text is not None:
-                return ast.parse(text, mode="eval").body
+                return parse_python(text, mode="eval").body
             for field, value in ast.iter_fields(child):
                 if isinstance(value, list):
                     setattr(child, field, [self._one(item) for item in value])
@@ -41,7 +43,7 @@ def substituted(node: ast.expr, names: dict[str, str]) -> str:
 
 def substituted_text(text: str, names: dict[str, str]) -> str:
     """A subscript's source with loop indices renamed."""
-    tree = ast.parse(f"x[{text}]", mode="eval").body
+    tree = parse_python(f"x[{text}]", mode="eval").body
     assert isinstance(tree, ast.Subscript)  # noqa: S101 - built above
     return substituted(tree, names)[2:-1]
 

@@ -8,6 +8,7 @@ from collections import Counter
 from difflib import SequenceMatcher
 
 from accelopt.normalize import normalized_source
+from accelopt.parsing import parse_python
 from accelopt.replies import NO_OPTIMIZATION
 from accelopt.requests import SummarizeRequest
 
@@ -45,7 +46,7 @@ def _same(slow: str, fast: str) -> bool:
 def _calls(text: str) -> Counter[str]:
     """How often each NKI call, with its operator, stands in the text."""
     counts: Counter[str] = Counter()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parse_python(text)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         name = ast.unparse(node.func)

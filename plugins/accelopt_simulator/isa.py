@@ -94,6 +94,7 @@ _ROWS = (
     ),
     OpSpec(name="tensor_tensor_scan", reads=("data0", "data1", "initial"), engines=(V,)),
     OpSpec(name="tensor_reduce", reads=("data",), engines=(V,), grid="data"),
+    OpSpec(name="tensor_copy_dynamic", reads=("src",), engines=(V, S, G)),
     OpSpec(name="tensor_copy", reads=("src",), engines=(V, S, G)),
     OpSpec(name="reciprocal", reads=("data",), engines=(V,)),
     OpSpec(name="memset", reads=("value",), engines=(V, G)),

@@ -39,6 +39,7 @@ from accelopt_simulator.numerics.execute import (
     check_instances,
     check_work,
 )
+from accelopt_simulator.numerics.indirect import RuntimeIndexError
 from accelopt_simulator.task_data import TaskData
 from accelopt_simulator.trace.analysis import Analysis
 from accelopt_simulator.trace.codec import decode, trace_hash
@@ -89,6 +90,19 @@ class Judge:
             return _rejected("forged_trace", "the trace does not fit into memory")
         try:
             return self._judge(task, trace, analysis, digest, stages, seeds)
+        except RuntimeIndexError as error:
+            finding = Diagnostic(
+                rule="err_tensor_access_out_of_bound",
+                message=f"a run-time index: {error}",
+                required=str(error.index),
+                limit=str(error.size - 1),
+                hint="keep the indices in range, or use oob_mode.skip",
+            )
+            return Verdict(
+                status=EvaluationStatus.CONSTRAINT_VIOLATION,
+                diagnostics=(finding,),
+                trace_hash=digest,
+            )
         except WorkLimitError as error:
             status = (
                 EvaluationStatus.OUT_OF_MEMORY

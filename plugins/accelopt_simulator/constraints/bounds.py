@@ -23,6 +23,8 @@ def _operand(context: Context, instruction: int, operand: AccessOperand) -> Iter
     shape = trace.shape(operand.tensor)
     predicate = int(trace.ins_pred[instruction])
     for dim, expr in enumerate(trace.access_exprs(operand.access)):
+        if analysis.is_dynamic(expr):
+            continue  # checked at run time, where the value is known
         low, high = analysis.interval(expr, operand.grid)
         if low >= 0 and high < shape[dim]:
             continue

@@ -14,6 +14,7 @@ from accelopt_simulator.constraints.dependencies import (
     check_outputs_written,
     check_precision,
 )
+from accelopt_simulator.constraints.indirect import check_indirect
 from accelopt_simulator.constraints.memory import check_operands, check_tensors
 from accelopt_simulator.constraints.structure import check_structure
 from accelopt_simulator.trace.analysis import Analysis
@@ -26,6 +27,7 @@ Check = Callable[[Context], Iterator[Diagnostic]]
 FIRST: tuple[Check, ...] = (check_structure,)
 THEN: tuple[Check, ...] = (
     check_attributes,
+    check_indirect,
     check_tensors,
     check_operands,
     check_bounds,

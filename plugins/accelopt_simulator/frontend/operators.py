@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from accelopt_simulator.frontend.index import Index
+from accelopt_simulator.frontend.indirect import dynamic_index
 from accelopt_simulator.frontend.lower import binary, in_place
 from accelopt_simulator.frontend.tile import Tile
 
@@ -17,18 +19,26 @@ _IN_PLACE = {"iadd": "add", "isub": "subtract", "imul": "multiply", "itruediv": 
 _COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 
 
-def _forward(op: str, comparison: bool) -> Callable[[Tile, Any], Any]:
+def _forward(op: str, name: str, comparison: bool) -> Callable[[Tile, Any], Any]:
     def operate(self: Tile, other: Any) -> Any:
         if other is None:
             return NotImplemented
+        if isinstance(other, Index):
+            # An offset that is known at run time only: `tile[0, 0] + nl.arange(n)`.
+            return getattr(dynamic_index(self), f"__{name}__")(other)
         dtype = bool if comparison else None
         return binary(op, self, other, dtype=dtype, partition_broadcast=False)
 
     return operate
 
 
-def _reflected(op: str) -> Callable[[Tile, Any], Any]:
-    return lambda self, other: binary(op, other, self, partition_broadcast=False)
+def _reflected(op: str, name: str) -> Callable[[Tile, Any], Any]:
+    def operate(self: Tile, other: Any) -> Any:
+        if isinstance(other, Index):
+            return getattr(other, f"__{name}__")(dynamic_index(self))
+        return binary(op, other, self, partition_broadcast=False)
+
+    return operate
 
 
 def _augmented(op: str) -> Callable[[Tile, Any], Any]:
@@ -42,9 +52,9 @@ def _negative(self: Tile) -> Tile:
 def install() -> None:
     """Give `Tile` its operators; called once when the front end is loaded."""
     for name, op in _BINARY.items():
-        setattr(Tile, f"__{name}__", _forward(op, name in _COMPARISONS))
+        setattr(Tile, f"__{name}__", _forward(op, name, name in _COMPARISONS))
         if name not in _COMPARISONS:
-            setattr(Tile, f"__r{name}__", _reflected(op))
+            setattr(Tile, f"__r{name}__", _reflected(op, name))
     for name, op in _IN_PLACE.items():
         setattr(Tile, f"__{name}__", _augmented(op))
     setattr(Tile, "__neg__", _negative)  # noqa: B010 - a class attribute made outside of it

@@ -77,6 +77,9 @@ class Session:
                 limit=MAX_INSTRUCTIONS,
                 hint="use nl.affine_range instead of nl.static_range",
             )
+        from accelopt_simulator.frontend.indirect import index_operands
+
+        operands = [*operands, *index_operands(op, operands, self.builder.tensors)]
         for _, value in operands:
             if isinstance(value, Access):
                 for affine in value.index:

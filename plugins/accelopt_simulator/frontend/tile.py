@@ -168,7 +168,9 @@ class Tile:
             return view
         keys = tuple(key) if isinstance(key, (tuple, MGrid)) else (key,)
         if any(isinstance(k, Tile) for k in keys):
-            raise unsupported("indexing with a tile (a run-time index)")
+            from accelopt_simulator.frontend.indirect import dynamic_index
+
+            keys = tuple(dynamic_index(k) if isinstance(k, Tile) else k for k in keys)
         if any(isinstance(k, Index) and k.ndim for k in keys):
             return self._advanced(keys)
         return self._basic(keys)

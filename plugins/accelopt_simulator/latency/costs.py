@@ -133,6 +133,14 @@ def _tensor_copy(c: CostInput) -> Cost:
     return _by_engine(c, Engine.SCALAR, 1.0)
 
 
+def _tensor_copy_dynamic(c: CostInput) -> Cost:
+    # At least 600 cycles [doc: MIN_II_DYNAMIC].
+    cost = _by_engine(c, Engine.SCALAR, 1.0)
+    clock = {Engine.SCALAR: c.timing.act_ghz, Engine.VECTOR: c.timing.dve_ghz}
+    least = 600 / clock.get(cost.engine, c.timing.pool_ghz)
+    return Cost(cost.engine, np.maximum(cost.busy_ns, least), cost.latency_ns)
+
+
 def _memset(c: CostInput) -> Cost:
     return _by_engine(c, Engine.VECTOR, 1.0)
 
@@ -190,6 +198,7 @@ RULES: MappingProxyType[str, Rule] = MappingProxyType(
         "tensor_tensor_scan": lambda c: _vector(c, 2.0),
         "tensor_reduce": _tensor_reduce,
         "tensor_copy": _tensor_copy,
+        "tensor_copy_dynamic": _tensor_copy_dynamic,
         "reciprocal": lambda c: _vector(c, float(c.timing.reciprocal_factor)),
         "memset": _memset,
     }

@@ -104,10 +104,13 @@ def boxes(
     unit = 1
     exprs = trace.access_exprs(region.access)
     for dim in reversed(range(len(shape))):
-        base = analysis.evaluate(exprs[dim], loops)
-        spread = [coef * (region.grid[a] - 1) for a, coef in analysis.affine(exprs[dim]).axes]
-        first = base + sum(min(0, s) for s in spread)
-        last = base + sum(max(0, s) for s in spread)
+        if analysis.is_dynamic(exprs[dim]):
+            first, last = zeros, zeros + shape[dim] - 1  # it may be anywhere
+        else:
+            base = analysis.evaluate(exprs[dim], loops)
+            spread = [coef * (region.grid[a] - 1) for a, coef in analysis.affine(exprs[dim]).axes]
+            first = base + sum(min(0, s) for s in spread)
+            last = base + sum(max(0, s) for s in spread)
         if region.space is Space.HBM or dim > par:
             low, high = low + first * unit, high + last * unit
             unit *= shape[dim]

@@ -43,7 +43,7 @@ def repeated_loads(
             # A mutable parameter is the same memory before and after: nothing moves.
             result[item.instruction] = np.ones(len(item.alive), dtype=bool)
             continue
-        if not is_load(item):
+        if not is_load(item) or any(role.startswith("index") for role, _, _, _ in item.operands):
             continue
         source = next(r for role, r, _, _ in item.operands if role == "src")
         if source.storage in written or trace.tensor_role[source.storage] == TensorRole.OUTPUT:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from accelopt_simulator.dtypes import TFLOAT32
 from accelopt_simulator.isa import OPS
+from accelopt_simulator.numerics.indirect_step import indirect_step, needs_indirect_step
 from accelopt_simulator.numerics.rules import RULES, rounded
 from accelopt_simulator.numerics.storage import Storage, plan_layouts, storage_bytes
 from accelopt_simulator.numerics.views import Env, Predicate, View
@@ -175,6 +176,8 @@ class Executor:
         self, instruction: int, inputs: dict[int, NDArray[Any]], hazards: set[tuple[str, int]]
     ) -> Callable[[Env], None]:
         trace, analysis = self.trace, self.analysis
+        if needs_indirect_step(trace, instruction):
+            return indirect_step(analysis, instruction, self.layouts, self.storage.arrays | inputs)
         spec = OPS[trace.ops[trace.ins_op[instruction]]]
         apply = RULES[spec.name](trace.attr(instruction))
         results: list[str] = []

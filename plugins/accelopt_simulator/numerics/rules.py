@@ -1,8 +1,8 @@
 """One numeric rule per instruction: what it computes on NumPy views.
 
 A rule is `rule(attrs) -> function(**operands)`. Operands are views by role, in their storage type;
-`where` is a Boolean grid of lanes to write, or None for all. Vector and scalar engines compute in
-float32 and cast to the destination's type at no cost (spec 1.14).
+`where` is a Boolean grid of lanes to write, or None for all. The rules here are those of the
+arithmetic instructions; `rules_*` hold the other families.
 """
 
 from __future__ import annotations
@@ -12,49 +12,30 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accelopt_simulator.numerics.functions import (
     ACTIVATION_FUNCTIONS,
     BINARY_FUNCTIONS,
     REDUCE_FUNCTIONS,
     REDUCE_IDENTITY,
-    UNARY_FUNCTIONS,
     outside_range,
 )
+from accelopt_simulator.numerics.values import (
+    F32,
+    Apply,
+    Array,
+    Operands,
+    as_f32,
+    cast,
+    chain,
+    column,
+    deliver,
+    elementwise,
+    reduce_into,
+    target_for,
+)
 
-Array = NDArray[Any]
-Operands = dict[str, Any]
-Apply = Callable[[Operands, Array | None], str | None]
-"""Runs one instance; returns the name of a numeric hazard it met, or None."""
-
-F32 = np.dtype(np.float32)
-
-
-def as_f32(value: Any) -> Any:
-    """An operand as float32: a view when it already is, a converted copy when not."""
-    if isinstance(value, np.ndarray):
-        return value if value.dtype == F32 else value.astype(F32)
-    return np.float32(value)
-
-
-def cast(result: Array, dtype: np.dtype[Any]) -> Array:
-    """A result in another type: floats round to nearest even; integers also saturate, NaN is 0."""
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        # In float64, which states every integer limit exactly.
-        clipped = np.clip(np.rint(result.astype(np.float64)), info.min, info.max)
-        whole: Array = np.nan_to_num(clipped, nan=0.0).astype(dtype)
-        return whole
-    return result if result.dtype == dtype else result.astype(dtype)
-
-
-def column(value: Any, rank: int) -> Any:
-    """A `(P, 1)` operand as float32, shaped to broadcast over the free axes of a grid."""
-    number = as_f32(value)
-    if isinstance(number, np.ndarray):
-        return number.reshape(number.shape[0], *(1,) * (rank - 1))
-    return number
+__all__ = ["RULES", "as_f32", "cast", "column", "deliver", "rounded"]
 
 
 def rounded(apply: Apply, roles: tuple[str, ...]) -> Apply:
@@ -73,73 +54,23 @@ def rounded(apply: Apply, roles: tuple[str, ...]) -> Apply:
     return run
 
 
-def deliver(result: Array, dst: Array, where: Array | None) -> None:
-    """Write a float32 result to its destination: cast, and merge under a mask."""
-    result = cast(result, dst.dtype)
-    if where is None:
-        dst[...] = result
-    else:
-        np.copyto(dst, result, where=where)
-
-
-def _target(dst: Array, where: Array | None) -> tuple[Array, bool]:
-    """Where to compute: the destination itself when nothing stands in between."""
-    if where is None and dst.dtype == F32:
-        return dst, True
-    return np.empty(dst.shape, F32), False
-
-
-def _elementwise(function: Callable[[Operands, Array], str | None]) -> Apply:
-    def apply(operands: Operands, where: Array | None) -> str | None:
-        dst = operands["dst"]
-        out, direct = _target(dst, where)
-        hazard = function(operands, out)
-        if not direct:
-            deliver(out, dst, where)
-        return hazard
-
-    return apply
-
-
 def _tensor_tensor(attrs: dict[str, Any]) -> Apply:
     function = BINARY_FUNCTIONS[attrs["op"]]
 
     def compute(operands: Operands, out: Array) -> None:
         function(as_f32(operands["data1"]), as_f32(operands["data2"]), out)
 
-    return _elementwise(compute)
-
-
-def _chain(attrs: dict[str, Any], index: int) -> Callable[[Any, Any, Array], None]:
-    """`data op operand` of a tensor_scalar stage, operand order and unary operators included."""
-    name = attrs[f"op{index}"]
-    if name in UNARY_FUNCTIONS:
-        unary = UNARY_FUNCTIONS[name]
-        return lambda data, operand, out: unary(data, out)
-    function = BINARY_FUNCTIONS[name]
-    if attrs.get(f"reverse{index}"):
-        return lambda data, operand, out: function(operand, data, out)
-    return lambda data, operand, out: function(data, operand, out)
-
-
-def _reduce_into(result: Array, name: str, target: Array, where: Array | None) -> None:
-    """Reduce all free axes of `result` into a `(P, 1)` target; masked-out lanes do not count."""
-    if where is not None:
-        result = np.where(where, result, np.float32(REDUCE_IDENTITY[name]))
-    axes = tuple(range(1, result.ndim))
-    total = REDUCE_FUNCTIONS[name].reduce(result, axis=axes, dtype=F32)
-    rows = None if where is None else np.asarray(where.any(axis=axes)).reshape(target.shape)
-    deliver(total.reshape(target.shape), target, rows)
+    return elementwise(compute)
 
 
 def _tensor_scalar(attrs: dict[str, Any]) -> Apply:
-    first = _chain(attrs, 0)
-    second = _chain(attrs, 1) if "op1" in attrs else None
+    first = chain(attrs, 0)
+    second = chain(attrs, 1) if "op1" in attrs else None
     reduce_op = attrs.get("reduce_op", "add")
 
     def apply(operands: Operands, where: Array | None) -> None:
         dst = operands["dst"]
-        out, direct = _target(dst, where)
+        out, direct = target_for(dst, where)
         # `out` may be an input of the second stage's operand: read it before it is overwritten.
         operand1 = column(operands.get("operand1", 0.0), dst.ndim)
         if second is not None and isinstance(operand1, np.ndarray):
@@ -148,7 +79,7 @@ def _tensor_scalar(attrs: dict[str, Any]) -> Apply:
         if second is not None:
             second(out, operand1, out)
         if "reduce_res" in operands:
-            _reduce_into(out, reduce_op, operands["reduce_res"], where)
+            reduce_into(out, reduce_op, operands["reduce_res"], where)
         if not direct:
             deliver(out, dst, where)
 
@@ -156,13 +87,13 @@ def _tensor_scalar(attrs: dict[str, Any]) -> Apply:
 
 
 def _scalar_tensor_tensor(attrs: dict[str, Any]) -> Apply:
-    first, second = _chain(attrs, 0), _chain(attrs, 1)
+    first, second = chain(attrs, 0), chain(attrs, 1)
 
     def apply(operands: Operands, where: Array | None) -> None:
         dst = operands["dst"]
         middle = np.empty(dst.shape, F32)
         first(as_f32(operands["data"]), column(operands["operand0"], dst.ndim), middle)
-        out, direct = _target(dst, where)
+        out, direct = target_for(dst, where)
         second(middle, as_f32(operands["operand1"]), out)
         if not direct:
             deliver(out, dst, where)
@@ -183,7 +114,7 @@ def _activation(attrs: dict[str, Any]) -> Apply:
         if bias is not None:
             x = np.add(x, column(bias, data.ndim))
         bad = outside_range(name, x)
-        out, direct = _target(dst, where)
+        out, direct = target_for(dst, where)
         if np.may_share_memory(out, x):
             out, direct = np.empty(dst.shape, F32), False
         function(x, out)
@@ -193,7 +124,7 @@ def _activation(attrs: dict[str, Any]) -> Apply:
             if where is None or bool((bad & where).any()):
                 hazard = f"activation_range:{name}"
         if "reduce_res" in operands:
-            _reduce_into(out, "add", operands["reduce_res"], where)
+            reduce_into(out, "add", operands["reduce_res"], where)
         if not direct:
             deliver(out, dst, where)
         return hazard
@@ -205,7 +136,7 @@ def _reciprocal(attrs: dict[str, Any]) -> Apply:
     def compute(operands: Operands, out: Array) -> None:
         np.reciprocal(as_f32(operands["data"]), out=out)
 
-    return _elementwise(compute)
+    return elementwise(compute)
 
 
 def _copy(attrs: dict[str, Any]) -> Apply:
@@ -279,7 +210,7 @@ def _partition_broadcast(attrs: dict[str, Any]) -> Apply:
 
 
 def _scan(attrs: dict[str, Any]) -> Apply:
-    first, second = _chain(attrs, 0), _chain(attrs, 1)
+    first, second = chain(attrs, 0), chain(attrs, 1)
 
     def apply(operands: Operands, where: Array | None) -> None:
         dst = operands["dst"]
@@ -311,6 +242,7 @@ RULES: MappingProxyType[str, Callable[[dict[str, Any]], Apply]] = MappingProxyTy
         "tensor_tensor_scan": _scan,
         "tensor_reduce": _tensor_reduce,
         "tensor_copy": _copy,
+        "tensor_copy_dynamic": _copy,
         "reciprocal": _reciprocal,
         "memset": _memset,
     }

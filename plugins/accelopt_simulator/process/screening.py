@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 
 from accelopt.evaluation import Diagnostic
+from accelopt.parsing import parse_python
 
 ALLOWED_IMPORTS = frozenset(
     [
@@ -95,7 +96,7 @@ FORBIDDEN_ATTRIBUTES = frozenset(
 def screen_source(text: str) -> list[Diagnostic]:
     """Findings that reject a source; a source that does not parse has none here."""
     try:
-        tree = ast.parse(text)
+        tree = parse_python(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     findings = []

@@ -164,7 +164,16 @@ class Analysis:
             self._affine[expr] = found
         return found
 
-    def evaluate(self, expr: int, loops: dict[int, Any]) -> Any:
+    def is_dynamic(self, expr: int) -> bool:
+        """Whether an expression has a run-time value."""
+        others = self.affine(expr).others
+        return any(self.trace.var_kind[var] == VarKind.DYNAMIC for var, _ in others)
+
+    def static_part(self, expr: int, loops: dict[int, Any]) -> Any:
+        """Value of an expression without its axes and its run-time values."""
+        return self.evaluate(expr, loops, skip_dynamic=True)
+
+    def evaluate(self, expr: int, loops: dict[int, Any], *, skip_dynamic: bool = False) -> Any:
         """Value of an expression without its axes, for given loop values (arrays or integers).
 
         Raises:
@@ -181,6 +190,8 @@ class Analysis:
             if kind is VarKind.PROGRAM:
                 continue  # launched without a grid: program id 0
             if kind is VarKind.DYNAMIC:
+                if skip_dynamic:
+                    continue
                 raise TraceError("run-time indices are not supported here")
             inner = self.evaluate(int(self.trace.var_a[var]), loops)
             divisor = int(self.trace.var_b[var])

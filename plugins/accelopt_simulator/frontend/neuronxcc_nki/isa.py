@@ -393,15 +393,54 @@ def dma_copy(
     *, dst: Any, src: Any, mask: Any = None, dst_rmw_op: Any = None, **kwargs: Any
 ) -> None:
     """Copy between HBM and SBUF, either way."""
+    attrs: dict[str, Any] = {}
     if dst_rmw_op is not None:
-        raise unsupported("dma_copy with dst_rmw_op")
+        if op_name(dst_rmw_op) != "add":
+            raise KernelFault("unsupported_operator", "dma_copy can only add to its destination")
+        attrs["rmw"] = "add"
+    if int(kwargs.get("oob_mode", oob_mode.error)) == oob_mode.skip:
+        attrs["oob"] = "skip"
     source, target = lower.require_tile(src, "src"), lower.require_tile(dst, "dst")
     shape = lower.two_axes(tuple(source.shape))
     current().emit(
         "dma_copy",
         [("dst", lower.fit(target, shape, "dst")), ("src", lower.fit(source, shape, "src"))],
+        attrs=attrs,
         predicate=lower.mask_predicate(mask, shape),
     )
+
+
+def tensor_copy_dynamic_src(
+    src: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
+) -> Tile:
+    """A copy whose source starts at an offset known at run time."""
+    tile = lower.require_tile(src, "src")
+    shape = tuple(tile.shape)
+    return lower.compute(
+        "tensor_copy_dynamic",
+        [("src", tile.access())],
+        shape=shape,
+        dtype=tile.dtype_code if dtype is None else code_of_type(dtype),
+        engine=_engine(engine, "tensor_copy_dynamic_src", COPY_ENGINES),
+        predicate=lower.mask_predicate(mask, shape),
+    )
+
+
+def tensor_copy_dynamic_dst(
+    *, dst: Any, src: Any, mask: Any = None, engine: Any = engine.unknown, **kwargs: Any
+) -> None:
+    """A copy whose destination starts at an offset known at run time; in place."""
+    source, target = lower.require_tile(src, "src"), lower.require_tile(dst, "dst")
+    shape = tuple(source.shape)
+    current().emit(
+        "tensor_copy_dynamic",
+        [("dst", lower.fit(target, shape, "dst")), ("src", source.access())],
+        engine=_engine(engine, "tensor_copy_dynamic_dst", COPY_ENGINES),
+        predicate=lower.mask_predicate(mask, shape),
+    )
+
+
+COPY_ENGINES = (Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)
 
 
 def get_nc_version() -> nc_version:
@@ -426,8 +465,6 @@ NOT_MODELLED = frozenset(
         "range_select",
         "select_reduce",
         "sequence_bounds",
-        "tensor_copy_dynamic_dst",
-        "tensor_copy_dynamic_src",
         "tensor_copy_predicated",
         "tensor_partition_reduce",
     ]
@@ -440,7 +477,8 @@ NAMESPACE = MappingProxyType(
         for f in (
             nc_matmul, nc_transpose, activation, activation_reduce, tensor_tensor, tensor_scalar,
             tensor_scalar_reduce, scalar_tensor_tensor, tensor_tensor_scan, tensor_reduce,
-            tensor_copy, reciprocal, memset, dma_copy, get_nc_version, engine, reduce_cmd,
+            tensor_copy, reciprocal, memset, dma_copy, tensor_copy_dynamic_src,
+            tensor_copy_dynamic_dst, get_nc_version, engine, reduce_cmd,
             oob_mode, dge_mode, nc_version,
         )
     }

@@ -190,10 +190,12 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Til
     """HBM to a fresh SBUF tile."""
     source = _hbm(src, "src", "nl.load")
     shape = lower.two_axes(tuple(source.shape))
+    skip = int(kwargs.get("mode", 0)) == 1  # oob_mode.skip
     return lower.compute(
         "dma_copy",
         [("src", lower.fit(source, shape, "src"))],
         shape=shape,
+        attrs={"oob": "skip"} if skip else None,
         dtype=source.dtype_code if dtype is None else code_of_type(dtype),
         predicate=lower.mask_predicate(mask, shape),
     )
