@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from accelopt.plugins import installed
 from accelopt_simulator.frontend.run import TraceRequest, trace_kernel
 from accelopt_simulator.trace.analysis import Analysis
 from accelopt_simulator.trace.schema import OperandKind, Space
@@ -387,3 +388,23 @@ def test_the_last_column_block_of_transpose_matmul_has_704_columns():
     _, loaded, stored = count("transpose_matmul")
     assert 33_554_432 + 369_098_752 - loaded == 4 * 2048 * 4 * (1024 - 704)
     assert 184_549_376 - stored == 4096 * 4 * (1024 - 704)
+
+
+@pytest.mark.parametrize(
+    ("name", "hardware_flops", "transpose_flops"),
+    [
+        ("rmsnorm_matmul", 36_507_222_016, 2_147_483_648),
+        ("transpose_matmul", 377_957_122_048, 0),
+        ("silu", 0, 0),
+    ],
+)
+def test_flop_counters_equal_the_published_profile(name, hardware_flops, transpose_flops):
+    """Explicit transposes are matmuls with the identity, and count as transposes too."""
+    backend = installed().backend("sim-trn1")
+    try:
+        task = installed().task(f"nkibench/{name}")
+        profile = backend.estimate(task, task.baseline).profile
+    finally:
+        backend.close()
+    assert profile.hardware_flops == hardware_flops
+    assert profile.transpose_flops == transpose_flops

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from accelopt_simulator.dtypes import TFLOAT32
 from accelopt_simulator.isa import OPS
+from accelopt_simulator.numerics.batching import accumulation_loop
 from accelopt_simulator.numerics.indirect_step import indirect_step, needs_indirect_step
 from accelopt_simulator.numerics.rules import RULES, rounded
 from accelopt_simulator.numerics.storage import Storage, plan_layouts, storage_bytes
@@ -102,10 +103,19 @@ def _weights(trace: Trace) -> NDArray[np.float64]:
 
 
 class Executor:
-    """A trace made ready to run; `run` may be called with several inputs."""
+    """A trace made ready to run; `run` may be called with several inputs.
 
-    def __init__(self, trace: Trace, analysis: Analysis | None = None) -> None:
+    Args:
+        trace: the trace.
+        analysis: facts about it, if they are at hand.
+        batched: whether loops of matmul accumulations may run as one product.
+    """
+
+    def __init__(
+        self, trace: Trace, analysis: Analysis | None = None, *, batched: bool = True
+    ) -> None:
         self.trace = trace
+        self.batched = batched
         self.analysis = analysis or Analysis(trace)
         self.layouts = plan_layouts(self.analysis)
         self.storage = Storage(self.analysis, self.layouts)
@@ -151,10 +161,21 @@ class Executor:
             steps += [
                 self._step(i, inputs, hazards) for i in range(position, trace.loop_first[child])
             ]
-            steps.append(self._loop(child, self._compile(child, inputs, hazards)))
+            steps.append(self._inner(child, inputs, hazards))
             position = int(trace.loop_last[child])
         steps += [self._step(i, inputs, hazards) for i in range(position, last)]
         return steps
+
+    def _inner(
+        self, loop: int, inputs: dict[int, NDArray[Any]], hazards: set[tuple[str, int]]
+    ) -> Callable[[Env], None]:
+        """The step of an inner loop: one large product where it is a matmul accumulation."""
+        if self.batched:
+            arrays = self.storage.arrays | inputs
+            whole = accumulation_loop(self.analysis, loop, self.layouts, arrays)
+            if whole is not None:
+                return whole
+        return self._loop(loop, self._compile(loop, inputs, hazards))
 
     def _loop(self, loop: int, body: list[Callable[[Env], None]]) -> Callable[[Env], None]:
         trace, analysis, storage = self.trace, self.analysis, self.storage

@@ -56,6 +56,31 @@ class View:
         self._strides = tuple(axis_strides)
         self._cached: NDArray[Any] | None = None
 
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Extents of the operand."""
+        return self._grid
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Element type as stored."""
+        return self._dtype
+
+    @property
+    def stackable(self) -> bool:
+        """Whether the address is affine in the loop variables."""
+        return not self._others
+
+    def step_of(self, loop: int) -> int:
+        """Bytes that the region moves when the variable of `loop` grows by one."""
+        return dict(self._loops).get(loop, 0)
+
+    def stacked(self, env: Env, loop: int, step: int, count: int) -> NDArray[Any]:
+        """The views of `count` iterations of `loop` from the current one on, as one array."""
+        offset = self._const + sum(env[lp] * stride for lp, stride in self._loops)
+        strides = (self.step_of(loop) * step, *self._strides)
+        return np.ndarray((count, *self._grid), self._dtype, self._buffer, offset, strides)
+
     def at(self, env: Env, window: Window | None = None) -> NDArray[Any]:
         """The view for the current loop values, cut to a window of its grid."""
         if self._cached is not None and window is None:
