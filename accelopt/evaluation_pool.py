@@ -51,6 +51,7 @@ def evaluation_key(
         backend.version,
         ",".join(sorted(stage.value for stage in stages)),
         ",".join(str(seed) for seed in used),
+        *(map(str, source.grid)),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

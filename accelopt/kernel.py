@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 if TYPE_CHECKING:
     from typing import Any
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 Array: TypeAlias = "NDArray[Any]"
 KernelArgument: TypeAlias = "NDArray[Any] | float | int"
 """What a kernel is called with: an array, or a scalar that is a compile-time constant."""
+
+MAX_GRID = 1 << 20
+"""Most program instances of a launch."""
 
 PUBLISHED_SEEDS = (0, 21, 42, 63, 84)
 """The seeds of the published acceptance rule (nkibench)."""
@@ -39,6 +43,7 @@ class KernelSource(BaseModel):
         dialect: the language it is written in.
         entry: name of the kernel function; empty means "find the only one".
         filename: what diagnostics and tracebacks call the file.
+        grid: SPMD grid the kernel is launched with; empty for a launch without one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,11 +52,22 @@ class KernelSource(BaseModel):
     dialect: Dialect = Dialect.NEURONXCC_NKI
     entry: str = ""
     filename: str = "kernel.py"
+    grid: tuple[int, ...] = ()
+
+    @field_validator("grid")
+    @classmethod
+    def _extents_are_positive(cls, grid: tuple[int, ...]) -> tuple[int, ...]:
+        if any(not 0 < extent <= MAX_GRID for extent in grid) or math.prod(grid) > MAX_GRID:
+            raise ValueError(f"a grid has positive extents, at most {MAX_GRID} instances in all")
+        return grid
 
     @property
     def sha256(self) -> str:
-        """Content hash of text, dialect and entry (hex)."""
-        payload = "\0".join((self.dialect, self.entry, self.text))
+        """Content hash of text, dialect, entry and, if there is one, grid (hex)."""
+        parts = [self.dialect, self.entry, self.text]
+        if self.grid:
+            parts.append(",".join(map(str, self.grid)))
+        payload = "\0".join(parts)
         return hashlib.sha256(payload.encode()).hexdigest()
 
 

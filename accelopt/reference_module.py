@@ -2,7 +2,7 @@
 
 A reference file offers `get_inputs([seed])` and `forward(*inputs)`, and may offer
 `transform_to_nki_inputs(inputs)`, `transform_nki_outputs(outputs, reference)`, `signature()`,
-`work()`, `TITLE`, `TOLERANCE`, `SEEDS` and `MIN_FLOAT_BITS`.
+`work()`, `TITLE`, `TOLERANCE`, `SEEDS`, `GRID` and `MIN_FLOAT_BITS`.
 """
 
 from __future__ import annotations

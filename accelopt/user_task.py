@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from accelopt.entry_point import detect_dialect, find_entry
 from accelopt.errors import TaskError
-from accelopt.kernel import PUBLISHED_SEEDS, KernelSource, KernelTask
+from accelopt.kernel import MAX_GRID, PUBLISHED_SEEDS, KernelSource, KernelTask
 from accelopt.plugins import installed
 from accelopt.reference_module import ModuleReference, item_bytes, load_reference
 
@@ -47,6 +48,7 @@ def load_user_task(kernel_path: Path | str, reference_path: Path | str) -> Kerne
             dialect=detect_dialect(text, str(kernel_file)),
             entry=entry,
             filename=kernel_file.name,
+            grid=_grid(getattr(module, "GRID", ()), reference_file),
         ),
         arguments=arguments,
         output_shape=output_shape,
@@ -98,6 +100,17 @@ def _seeds(value: object, path: Path) -> tuple[int, ...]:
     if isinstance(value, list | tuple) and value and all(type(seed) is int for seed in value):
         return tuple(value)
     raise TaskError(f"{path}: SEEDS is {value!r}", hint="make it a non-empty list of ints")
+
+
+def _grid(value: object, path: Path) -> tuple[int, ...]:
+    extents = tuple(value) if isinstance(value, list | tuple) else (value,)
+    positive = all(type(extent) is int and extent > 0 for extent in extents)
+    if positive and math.prod(extents) <= MAX_GRID:
+        return extents
+    raise TaskError(
+        f"{path}: GRID is {value!r}",
+        hint=f"make it a tuple of positive ints, at most {MAX_GRID} instances in all",
+    )
 
 
 def _tolerance(value: object, path: Path) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +32,11 @@ def evaluate(
     ),
     backend: str = typer.Option("sim-trn1", "--backend", help="Backend that judges."),
     seeds: str = typer.Option("", "--seeds", help="Input seeds, comma-separated."),
+    grid: str = typer.Option("", "--grid", help="SPMD grid of the launch, such as 2,2."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Judge one kernel: constraints, correctness on every seed, latency, counters."""
-    kernel_task, source = load_subject(file, task, reference)
+    kernel_task, source = load_subject(file, task, reference, grid)
     judge = open_backend(backend)
     chosen = parse_seeds(seeds)
     try:
@@ -48,8 +50,16 @@ def evaluate(
         show(result, kernel_task, judge, source)
 
 
-def load_subject(file: Path, task: str, reference: Path | None) -> tuple[KernelTask, KernelSource]:
+def load_subject(
+    file: Path, task: str, reference: Path | None, grid: str = ""
+) -> tuple[KernelTask, KernelSource]:
     """The task and the kernel that a command was given.
+
+    Args:
+        file: the kernel file.
+        task: name of a task; empty with a reference file.
+        reference: the reference file, or None.
+        grid: text of a `--grid` option; the task's own grid when it is empty.
 
     Raises:
         TaskError: a file can't be read or holds no usable kernel, or the options do not fit.
@@ -69,12 +79,16 @@ def load_subject(file: Path, task: str, reference: Path | None) -> tuple[KernelT
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise TaskError(f"can't read kernel file {file}: {reason}") from error
     entry = find_entry(text, str(file))
+    launched = parse_grid(grid)
+    found = installed().task(task) if reference is None else load_user_task(file, reference)
     source = KernelSource(
-        text=text, dialect=detect_dialect(text, str(file)), entry=entry, filename=file.name
+        text=text,
+        dialect=detect_dialect(text, str(file)),
+        entry=entry,
+        filename=file.name,
+        grid=launched or found.baseline.grid,
     )
-    if reference is not None:
-        return load_user_task(file, reference), source
-    return installed().task(task), source
+    return found, source
 
 
 def open_backend(name: str) -> Backend:
@@ -101,6 +115,24 @@ def parse_seeds(text: str) -> tuple[int, ...] | None:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise typer.BadParameter(f"--seeds {text!r}: not comma-separated integers") from None
+
+
+def parse_grid(text: str) -> tuple[int, ...]:
+    """The extents of a `--grid` option; empty when it is."""
+    from accelopt.kernel import MAX_GRID
+
+    if not text:
+        return ()
+    parts = text.split(",")
+    extents = tuple(
+        int(part) for part in parts if part.strip().isascii() and part.strip().isdigit()
+    )
+    if len(extents) < len(parts) or not 0 < math.prod(extents) <= MAX_GRID:
+        raise typer.BadParameter(
+            f"--grid {text!r}: not positive integers, comma-separated, "
+            f"of at most {MAX_GRID} instances in all"
+        )
+    return extents
 
 
 def as_data(result: Evaluation, task: KernelTask, backend: Backend) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from accelopt.device import DeviceSpec
 from accelopt.errors import TaskError
 from accelopt.evaluation import Diagnostic, Evaluation, EvaluationStatus, Stage
 from accelopt.kernel import Dialect, KernelSource, KernelTask
+from accelopt_simulator.frontend.session import MAX_WARNINGS
 from accelopt_simulator.hardware import Timing
 from accelopt_simulator.judge import Judge, Verdict, to_evaluation
 from accelopt_simulator.process.judges import JudgePool
@@ -27,7 +28,7 @@ from accelopt_simulator.process.screening import screen_source
 from accelopt_simulator.process.worker import WorkerLimits, WorkerPool, WorkerResult
 from accelopt_simulator.requests import request_for
 
-JUDGE_VERSION = "1"
+JUDGE_VERSION = "2"
 """Changes whenever the same kernel may be judged differently."""
 
 
@@ -134,13 +135,13 @@ class SimulatorBackend(Backend):
                 "unsupported_dialect",
                 f"this backend does not load kernels of the dialect {source.dialect.value!r}",
             )
-        findings = screen_source(source.text)
-        if findings:
-            return Verdict(status=EvaluationStatus.REJECTED, diagnostics=tuple(findings))
         try:
             request = request_for(task, source)
         except TaskError as error:
             return _failed(EvaluationStatus.LOAD_ERROR, "no_kernel", error.message)
+        findings = screen_source(source.text, request.entry)
+        if findings:
+            return Verdict(status=EvaluationStatus.REJECTED, diagnostics=tuple(findings))
         result = workers.trace(request)
         if result.status != "ok":
             return _from_worker(result)
@@ -156,7 +157,12 @@ class SimulatorBackend(Backend):
                     "trace_not_reproducible",
                     "a second, fresh run of the kernel gave another trace",
                 )
-        return verdict
+        # The worker's words again: whatever they are, they can only warn.
+        warnings = [
+            finding.model_copy(update={"severity": "warning"})
+            for finding in _from_worker(result).diagnostics[:MAX_WARNINGS]
+        ]
+        return replace(verdict, diagnostics=(*verdict.diagnostics, *warnings))
 
     def _judge_call(
         self, task: KernelTask, pool: JudgePool

@@ -14,6 +14,7 @@ def trace(
     reference: Path | None = typer.Option(  # noqa: B008
         None, "--reference", help="Reference file, for a kernel of your own."
     ),
+    grid: str = typer.Option("", "--grid", help="SPMD grid of the launch, such as 2,2."),
     as_json: bool = typer.Option(False, "--json", help="Print the trace as JSON."),
 ) -> None:
     """Print a kernel's trace: the loop tree with instructions, engines, tile shapes, lines."""
@@ -26,7 +27,7 @@ def trace(
     from accelopt_simulator.trace.codec import decode, to_json, trace_hash
     from accelopt_simulator.trace.text import render
 
-    kernel_task, source = load_subject(file, task, reference)
+    kernel_task, source = load_subject(file, task, reference, grid)
     pool = WorkerPool(WorkerLimits())
     try:
         result = pool.trace(request_for(kernel_task, source))

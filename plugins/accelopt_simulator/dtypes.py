@@ -69,6 +69,7 @@ DTYPES: tuple[DType, ...] = (
 CODE_BY_NAME = {dtype.name: code for code, dtype in enumerate(DTYPES)}
 FLOAT32 = CODE_BY_NAME["float32"]
 INT32 = CODE_BY_NAME["int32"]
+UINT32 = CODE_BY_NAME["uint32"]
 UINT8 = CODE_BY_NAME["uint8"]
 BOOL = CODE_BY_NAME["bool"]
 BFLOAT16 = CODE_BY_NAME["bfloat16"]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from accelopt.device import DeviceSpec
 from accelopt.errors import AcceloptError
@@ -190,7 +191,9 @@ class Judge:
         diagnostics: list[Diagnostic] = []
         for seed in seeds:
             arguments, expected = data.load(seed)
-            execution = executor.run(arguments)
+            # Many small products on several BLAS threads can be a hundred times slower than on one.
+            with threadpool_limits(limits=1):
+                execution = executor.run(arguments)
             result = _compare_one(task, seed, execution, expected)
             results.append(result)
             if not result.ok:

@@ -20,4 +20,5 @@ def request_for(task: KernelTask, source: KernelSource) -> TraceRequest:
             spec.value if spec.value is not None else (spec.shape, spec.dtype)
             for spec in task.arguments
         ),
+        grid=source.grid,
     )

@@ -36,7 +36,7 @@ def test_the_json_contract(accelopt, baseline):
         assert seed["error"] < seed["tolerance"] == 2e-5
     assert data["profile"]["hbm_read_bytes"] == 256 * 2048 * 4
     assert data["profile"]["latency_us"] == data["latency_us"]
-    assert data["diagnostics"] == []
+    assert {d["severity"] for d in data["diagnostics"]} <= {"warning"}
     assert "uncalibrated" in data["calibration"]
 
 

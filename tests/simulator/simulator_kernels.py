@@ -6,6 +6,7 @@ import textwrap
 
 import numpy as np
 
+from accelopt.evaluation import Diagnostic
 from accelopt_simulator.constraints.check import check_constraints
 from accelopt_simulator.frontend.run import TraceRequest, TraceResult, trace_kernel
 from accelopt_simulator.hardware import TRN1, TRN1_TIMING
@@ -28,39 +29,46 @@ def whole_kernel(text):
     return HEADER + textwrap.dedent(text).strip("\n") + "\n"
 
 
-def trace(text, *arguments) -> TraceResult:
+def trace(text, *arguments, grid=()) -> TraceResult:
     """Trace the function `kernel` of a text; arrays stand for their shape and type."""
     specs = tuple((a.shape, a.dtype.name) if isinstance(a, np.ndarray) else a for a in arguments)
-    return trace_kernel(TraceRequest(text=whole_kernel(text), entry="kernel", arguments=specs))
+    return trace_kernel(
+        TraceRequest(text=whole_kernel(text), entry="kernel", arguments=specs, grid=grid)
+    )
 
 
-def traced(text, *arguments) -> Trace:
+def traced(text, *arguments, grid=()) -> Trace:
     """The trace of a kernel that must trace."""
-    result = trace(text, *arguments)
+    result = trace(text, *arguments, grid=grid)
     assert result.status == "ok", result.diagnostics
     assert result.trace is not None
     return result.trace
 
 
-def rules(text, *arguments, bits=8) -> list[str]:
-    """Rules that a kernel breaks, in the front end or in the constraints."""
-    result = trace(text, *arguments)
+def findings(text, *arguments, bits=8, grid=()) -> list[Diagnostic]:
+    """What a kernel is rejected for, in the front end or in the constraints."""
+    result = trace(text, *arguments, grid=grid)
     if result.trace is None:
-        return [d["rule"] for d in result.diagnostics]
-    return [d.rule for d in check_constraints(result.trace, TRN1, min_float_bits=bits)]
+        return [Diagnostic.model_validate(d) for d in result.diagnostics]
+    return check_constraints(result.trace, TRN1, min_float_bits=bits)
 
 
-def execute(text, *arguments) -> ExecutionResult:
+def rules(text, *arguments, bits=8, grid=()) -> list[str]:
+    """Rules that a kernel breaks, in the front end or in the constraints."""
+    return [finding.rule for finding in findings(text, *arguments, bits=bits, grid=grid)]
+
+
+def execute(text, *arguments, grid=()) -> ExecutionResult:
     """Trace, check and execute a kernel."""
-    found = traced(text, *arguments)
+    found = traced(text, *arguments, grid=grid)
     findings = check_constraints(found, TRN1, min_float_bits=8)
     assert findings == []
     return Executor(found).run(arguments)
 
 
-def run_kernel(text, *arguments):
+def run_kernel(text, *arguments, grid=()):
     """The kernel's first output."""
-    return execute(text, *arguments).outputs[0]
+    return execute(text, *arguments, grid=grid).outputs[0]
 
 
 def latency(text, *arguments) -> LatencyReport:

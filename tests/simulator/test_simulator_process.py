@@ -64,7 +64,7 @@ def test_a_right_kernel_is_ok(backend, task):
     [
         ("def kernel(x):\n    while True:\n        pass", Status.TIMEOUT, "wall_limit"),
         (
-            "def kernel(x):\n    kept = []\n    while True:\n        kept.append(np.ones(1 << 22))",
+            "def kernel(x):\n    kept = []\n    while True:\n        kept.append(np.zeros(1 << 24))",
             Status.OUT_OF_MEMORY,
             "memory_limit",
         ),
@@ -117,7 +117,7 @@ def test_a_kernel_that_is_not_the_same_twice_is_rejected(backend, task):
 
 def exit_quietly(monkeypatch):
     """Let a source through that the screen would stop: the second line of defence is under test."""
-    monkeypatch.setattr("accelopt_simulator.backend.screen_source", lambda text: [])
+    monkeypatch.setattr("accelopt_simulator.backend.screen_source", lambda text, entry: [])
 
 
 def test_a_worker_that_leaves_or_is_killed_is_a_load_error(backend, task, monkeypatch):

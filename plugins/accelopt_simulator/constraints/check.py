@@ -16,6 +16,7 @@ from accelopt_simulator.constraints.dependencies import (
 )
 from accelopt_simulator.constraints.indirect import check_indirect
 from accelopt_simulator.constraints.memory import check_operands, check_tensors
+from accelopt_simulator.constraints.numbers import check_numbers
 from accelopt_simulator.constraints.structure import check_structure
 from accelopt_simulator.trace.analysis import Analysis
 from accelopt_simulator.trace.schema import Trace
@@ -30,6 +31,7 @@ THEN: tuple[Check, ...] = (
     check_indirect,
     check_tensors,
     check_operands,
+    check_numbers,
     check_bounds,
     check_output_dependencies,
     check_outputs_written,

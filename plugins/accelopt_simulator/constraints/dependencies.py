@@ -1,18 +1,37 @@
-"""Iterations of an affine loop write different places; every result is written."""
+"""Iterations of an affine loop do not depend on each other; every result is written."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from accelopt.evaluation import Diagnostic
 from accelopt_simulator.constraints.context import Context, writes
+from accelopt_simulator.constraints.races import Races
 from accelopt_simulator.dtypes import DTYPES
-from accelopt_simulator.trace.folding import uses_by_storage
-from accelopt_simulator.trace.schema import LoopKind, TensorRole
+from accelopt_simulator.trace.folding import Use, uses_by_storage
+from accelopt_simulator.trace.schema import LoopKind, Space, TensorRole
+from accelopt_simulator.trace.windows import OperandWindows
+
+MAX_COMPARISONS = 4000
+"""Pairs of accesses that are looked at for races; unrolled kernels may have many more."""
+
+RACE = "err_unexpected_output_dependencies"
 
 
 def check_output_dependencies(context: Context) -> Iterator[Diagnostic]:
-    """`err_unexpected_output_dependencies`: a write in an affine loop that ignores its index."""
+    """`err_unexpected_output_dependencies`: a write that ignores the index of an affine loop, or an
+    element that two of its iterations write, or one writes and another reads.
+    """
+    flawed = set()
+    for instruction, finding in _missing_indices(context):
+        flawed.add(instruction)
+        yield finding
+    yield from _races(context, flawed)
+
+
+def _missing_indices(context: Context) -> Iterator[tuple[int, Diagnostic]]:
     trace, analysis = context.trace, context.analysis
     for instruction in range(trace.num_instructions):
         if trace.attr(instruction).get("accumulate") is True:
@@ -39,13 +58,83 @@ def check_output_dependencies(context: Context) -> Iterator[Diagnostic]:
                 lines = ", ".join(
                     str(int(trace.loop_line[loop]) or "of the grid") for loop in missing
                 )
-                yield context.finding(
+                yield (
                     instruction,
-                    "err_unexpected_output_dependencies",
-                    f"missing indices in the dst access: the affine loop(s) in line {lines}",
-                    hint="index the destination with every enclosing affine index, declare it "
-                    "inside the loop, or use nl.sequential_range",
+                    context.finding(
+                        instruction,
+                        RACE,
+                        f"missing indices in the dst access: the affine loop(s) in line {lines}",
+                        hint="index the destination with every enclosing affine index, declare it "
+                        "inside the loop, or use nl.sequential_range",
+                    ),
                 )
+
+
+def _races(context: Context, flawed: set[int]) -> Iterator[Diagnostic]:
+    """One finding per tensor and loop, where it is certain; `flawed` writes are known already."""
+    trace, analysis = context.trace, context.analysis
+    races, comparisons = Races(analysis), 0
+    for storage, uses in uses_by_storage(analysis).items():
+        plain = [use for use in uses if not _accumulates(context, use)]
+        writing = [
+            use
+            for use in plain
+            if use.write
+            and use.instruction not in flawed
+            and context.op(use.instruction) != "memset"
+        ]
+        inside = set(analysis.chain(int(trace.tensor_scope[storage])))
+        if trace.tensor_space[storage] == Space.HBM:
+            inside = set()
+        loops = sorted(
+            {lp for use in writing for lp in analysis.loops_of(use.instruction)} - inside
+        )
+        for loop in loops:
+            if trace.loop_kind[loop] != LoopKind.AFFINE or analysis.max_trips(loop) < 2:
+                continue
+            first, last = int(trace.loop_first[loop]), int(trace.loop_last[loop])
+            body = [use for use in plain if first <= use.instruction < last]
+            # Different writes first: two iterations that write one element say more.
+            body.sort(key=lambda use: not use.write)
+            pairs = (
+                (write, other)
+                for other in body
+                for write in writing
+                if first <= write.instruction < last
+                if not (other.write and context.op(other.instruction) == "memset")
+            )
+            for write, other in pairs:
+                comparisons += 1
+                if comparisons > MAX_COMPARISONS:
+                    return
+                if races.meet(write, other, loop):
+                    yield _race(context, write, other, loop)
+                    break
+
+
+def _race(context: Context, write: Use, other: Use, loop: int) -> Diagnostic:
+    line = int(context.trace.loop_line[loop])
+    where = f"in line {line}" if line else "of the grid"
+    at = context.line(write.instruction)
+    if other.write:
+        message = f"two iterations of the affine loop {where} write the same elements"
+        hint = "make the iterations write different places, or use nl.sequential_range"
+    else:
+        message = (
+            f"an iteration of the affine loop {where} reads elements that another one writes"
+            + (f" (in line {at})" if at else "")
+        )
+        hint = "use nl.sequential_range, or give each iteration its own tile"
+    return context.finding(other.instruction, RACE, message, hint=hint)
+
+
+def _accumulates(context: Context, use: Use) -> bool:
+    """Whether a use is part of an accumulation: its target, read or written."""
+    trace = context.trace
+    if trace.attr(use.instruction).get("accumulate") is not True:
+        return False
+    target = next(o.access for o in context.accesses(use.instruction) if o.role == "dst")
+    return use.write or use.access == target
 
 
 def _only_constant(context: Context, instruction: int, tensor: int, loops: list[int]) -> bool:
@@ -76,10 +165,9 @@ def check_outputs_written(context: Context) -> Iterator[Diagnostic]:
             hint="return a shared_hbm tensor",
         )
     written = {
-        analysis.storage(operand.tensor)
-        for instruction in range(trace.num_instructions)
-        for operand in context.accesses(instruction)
-        if writes(context.spec(instruction), operand.role)
+        storage
+        for storage in outputs
+        if any(u.write and _may_run(context, u) for u in uses_by_storage(analysis).get(storage, ()))
     }
     for tensor in sorted(outputs - written):
         yield Diagnostic(
@@ -88,6 +176,20 @@ def check_outputs_written(context: Context) -> Iterator[Diagnostic]:
             line=context.tensor_line(tensor),
             hint="store the result to it",
         )
+
+
+def _may_run(context: Context, use: Use) -> bool:
+    """Whether some iteration of a use's loops satisfies its condition."""
+    trace, analysis = context.trace, context.analysis
+    nest = analysis.loops_of(use.instruction)
+    if any(analysis.max_trips(loop) == 0 for loop in nest):
+        return False
+    predicate = int(trace.ins_pred[use.instruction])
+    if predicate < 0:
+        return True
+    grid = OperandWindows(trace, use.instruction).grid
+    _, _, alive, _ = analysis.axis_window(predicate, grid, analysis.iterations(nest))
+    return bool(np.any(alive))
 
 
 def check_precision(context: Context) -> Iterator[Diagnostic]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from accelopt.evaluation import Diagnostic
-from accelopt_simulator.constraints.context import Context
+from accelopt_simulator.constraints.context import AccessOperand, Context
 from accelopt_simulator.dtypes import DTYPES
 from accelopt_simulator.trace.schema import Space, VarKind
 
@@ -35,6 +35,13 @@ def check_indirect(context: Context) -> Iterator[Diagnostic]:
                     f"operand {operand.role!r} of {op} has a run-time index",
                     hint="only DMA in HBM and nisa.tensor_copy_dynamic_* on chip can take one",
                 )
+            if tiles and _lands_on_a_free_axis(context, operand):
+                yield context.finding(
+                    instruction,
+                    "err_indirect_indices_free_dim",
+                    f"operand {operand.role!r} has a run-time index beside its partition axis",
+                    hint="a run-time index takes the place of the partition index",
+                )
         listed = {o.access: o for o in context.accesses(instruction) if o.role.startswith("index")}
         if used != set(listed):
             yield context.finding(instruction, "bad_operands", "index operands don't match")
@@ -50,6 +57,22 @@ def check_indirect(context: Context) -> Iterator[Diagnostic]:
                     f"an index tile of shape {operand.grid}, {dtype.name}",
                     limit="an integer tile of shape (P, 1) in sbuf",
                 )
+
+
+def _lands_on_a_free_axis(context: Context, operand: AccessOperand) -> bool:
+    """Whether one dimension has an index per row and another one holds the row axis itself."""
+    trace, analysis = context.trace, context.analysis
+    exprs = trace.access_exprs(operand.access)
+    for dim, expr in enumerate(exprs):
+        per_row = any(
+            trace.var_kind[var] == VarKind.DYNAMIC
+            and trace.access_shape(int(trace.var_a[var]))[0] > 1
+            for var, _ in trace.terms(expr)
+        )
+        others = exprs[:dim] + exprs[dim + 1 :]
+        if per_row and any(analysis.affine(other).axis_coefficient(0) for other in others):
+            return True
+    return False
 
 
 def dynamic_tiles(context: Context, access: int) -> set[int]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accelopt.evaluation import Diagnostic
 from accelopt_simulator.constraints.context import AccessOperand, Context, writes
 from accelopt_simulator.dtypes import DTYPES
+from accelopt_simulator.isa import DMA_OPS
 from accelopt_simulator.trace.schema import Engine, Space, TensorRole
 
 PSUM_BANK_BYTES = 2048
@@ -17,6 +18,8 @@ TWO_INPUT_OPS = {
     "tensor_tensor": ("data1", "data2"),
     "scalar_tensor_tensor": ("data", "operand1"),
     "tensor_tensor_scan": ("data0", "data1"),
+    "tensor_copy_predicated": ("src", "predicate"),
+    "select_reduce": ("on_true", "predicate"),
 }
 
 
@@ -133,7 +136,7 @@ def _partitions(context: Context, instruction: int, operand: AccessOperand) -> I
     low, high = analysis.interval(exprs[par], operand.grid)
     if high - low >= context.device.num_partitions:
         return  # an out-of-bounds finding says more
-    if context.op(instruction) == "dma_copy":
+    if context.op(instruction) in DMA_OPS:
         return  # DMA reaches any partition
     if count > context.device.num_partitions:
         return
@@ -183,7 +186,8 @@ def _matmul(
 ) -> Iterator[Diagnostic]:
     by_role = {o.role: o for o in operands}
     for role, limit in (("stationary", GEMM_STATIONARY_FMAX), ("moving", GEMM_MOVING_FMAX)):
-        free = math.prod(by_role[role].grid[1:])
+        pairs = 2 if "perf_mode" in context.trace.attr(instruction) else 1
+        free = math.prod(by_role[role].grid[1:]) // pairs
         if free > limit:
             yield context.finding(
                 instruction,

@@ -6,19 +6,40 @@ import math
 from collections.abc import Iterator
 
 from accelopt.evaluation import Diagnostic
+from accelopt_simulator.constraints import calls
 from accelopt_simulator.constraints.context import Context
-from accelopt_simulator.isa import ACTIVATIONS, BINARY_ALU, OPS, REDUCTIONS, UNARY_ALU
+from accelopt_simulator.constraints.matmul import matmul_problems
+from accelopt_simulator.isa import (
+    ACTIVATIONS,
+    BINARY_ALU,
+    BITWISE_ALU,
+    BITWISE_REDUCTIONS,
+    LANGUAGE_BINARY_ALU,
+    LANGUAGE_UNARY_ALU,
+    OPS,
+    REDUCTIONS,
+    UNARY_ALU,
+)
 from accelopt_simulator.trace.schema import Engine
 from accelopt_simulator.trace.windows import OperandWindows
 
-ALU = BINARY_ALU | UNARY_ALU
+ALU = BINARY_ALU | UNARY_ALU | BITWISE_ALU | LANGUAGE_BINARY_ALU | LANGUAGE_UNARY_ALU
+ALLOWED = {
+    "tensor_scalar": ALU,
+    "tensor_tensor": BINARY_ALU | LANGUAGE_BINARY_ALU | BITWISE_ALU - {"invert"},
+}
 
 _COLUMNS = {
     "tensor_scalar": ("operand0", "operand1", "reduce_res"),
     "scalar_tensor_tensor": ("operand0",),
-    "activation": ("bias", "scale", "reduce_res"),
+    "activation": ("bias", "scale", "reduce_res", "acc", "reduce_res_acc"),
+    "select_reduce": ("on_false", "reduce_res", "acc", "reduce_res_acc"),
+    "range_select": ("bound0", "bound1", "reduce_res", "acc", "reduce_res_acc"),
+    "dropout": ("rate",),
     "tensor_tensor_scan": ("initial",),
 }
+_TILE_OR_NUMBER = {"tensor_copy_predicated": ("src",)}
+_OPTIONAL_TILES = ("reduce_res", "acc", "reduce_res_acc", "reduce_res_idx", "seed", "expr")
 _OPERATOR_ATTRS = {
     "tensor_tensor": ("op",),
     "tensor_scalar": ("op0",),
@@ -71,17 +92,18 @@ def _operands(context: Context, instruction: int) -> Iterator[Diagnostic]:
             instruction, "bad_operands", f"{spec.name} needs tiles of at least two axes"
         )
         return
-    either = (*_COLUMNS.get(spec.name, ()), "value")
+    numbers = calls.NUMBERS.get(spec.name, ())
+    either = (*_COLUMNS.get(spec.name, ()), *numbers, *_TILE_OR_NUMBER.get(spec.name, ()))
     must_be_tiles = [role for role in spec.reads if role not in either]
-    if "reduce_res" in roles:
-        must_be_tiles.append("reduce_res")
-    if any(role not in grids for role in must_be_tiles) or "value" in grids:
+    must_be_tiles += [role for role in roles if role in _OPTIONAL_TILES]
+    must_be_tiles += [role for role in roles if role.startswith("keep_")]
+    if any(role not in grids for role in must_be_tiles) or any(n in grids for n in numbers):
         yield context.finding(
             instruction, "bad_operands", f"{spec.name} has a number for a tile, or a tile for one"
         )
         return
     yield from _operators(context, instruction)
-    found = list(_shapes(context, instruction, grids))
+    found = [*_calls(context, instruction, grids), *_shapes(context, instruction, grids)]
     yield from found or _predicate(context, instruction)
 
 
@@ -94,17 +116,42 @@ def _operators(context: Context, instruction: int) -> Iterator[Diagnostic]:
         )
 
     for key in _OPERATOR_ATTRS.get(op, ()):
-        allowed = ALU if op == "tensor_scalar" else BINARY_ALU
-        if not _known(attrs.get(key), allowed):
+        if not _known(attrs.get(key), ALLOWED.get(op, BINARY_ALU)):
             yield bad(attrs.get(key))
     if op == "tensor_scalar" and "op1" in attrs and not _known(attrs["op1"], ALU):
         yield bad(attrs["op1"])
     if op == "activation" and not _known(attrs.get("op"), ACTIVATIONS):
         yield bad(attrs.get("op"))
-    if op == "tensor_reduce" and not _known(attrs.get("op"), REDUCTIONS):
+    if op == "tensor_reduce" and not _known(attrs.get("op"), REDUCTIONS | BITWISE_REDUCTIONS):
         yield bad(attrs.get("op"))
     if "reduce_op" in attrs and not _known(attrs["reduce_op"], REDUCTIONS):
         yield bad(attrs["reduce_op"])
+
+
+def _calls(
+    context: Context, instruction: int, grids: dict[str, tuple[int, ...]]
+) -> Iterator[Diagnostic]:
+    """What `calls` and `matmul` know about this instruction, and the operands they rely on."""
+    trace, op, attrs = context.trace, context.op(instruction), context.trace.attr(instruction)
+    problems = list(calls.reduce_command(op, set(grids), attrs))
+    if op in calls.CALLS:
+        problems += calls.CALLS[op](grids, attrs)
+    if op == "nc_matmul":
+        problems += matmul_problems(grids, attrs)
+    accesses = {operand.role: operand for operand in context.accesses(instruction)}
+    for role, operand in accesses.items():
+        expression = role == "expr" or role.startswith("keep_")
+        if expression and not calls.is_ramp(trace, operand.access):
+            problems.append(("bad_operands", f"operand {role!r} of {op} is no index expression"))
+    if op in calls.DATA_LIKE and "expr" in grids and grids["expr"] != grids["data"]:
+        problems.append(("shape_mismatch", f"positions of {op} differ in shape from its data"))
+    if "old" in accesses:
+        old, dst = accesses["old"], accesses["dst"]
+        same = trace.access_exprs(old.access) == trace.access_exprs(dst.access)
+        if old.tensor != dst.tensor or not same or old.grid != dst.grid:
+            problems.append(("bad_operands", f"{op} keeps what it does not write: old is dst"))
+    for rule, message in problems:
+        yield context.finding(instruction, rule, message)
 
 
 def _known(operator: object, allowed: frozenset[str]) -> bool:
@@ -145,9 +192,10 @@ def _shapes(
         stationary, moving = grids["stationary"], grids["moving"]
         if stationary[0] != moving[0]:
             yield mismatch("moving", moving, (stationary[0], *moving[1:]))
-        columns = math.prod(stationary[1:])
-        if dst != (columns, *moving[1:]):
-            yield mismatch("dst", dst, (columns, *moving[1:]))
+        first = 2 if "perf_mode" in context.trace.attr(instruction) else 1
+        columns = math.prod(stationary[first:])
+        if dst != (columns, *moving[first:]):
+            yield mismatch("dst", dst, (columns, *moving[first:]))
         return
     if op == "nc_transpose":
         data = grids["data"]
@@ -170,6 +218,14 @@ def _shapes(
         if dst not in (kept, tuple(1 if a in axes else n for a, n in enumerate(data))):
             yield mismatch("dst", dst, kept)
         return
+    if op in calls.CALLS:
+        grids = {
+            role: grid
+            for role, grid in grids.items()
+            if role in ("dst", *_COLUMNS.get(op, ()), *calls.LANEWISE.get(op, ()))
+        }
+        if op in calls.DATA_LIKE or op not in calls.LANEWISE:
+            return
     for role, grid in grids.items():
         if role in _COLUMNS.get(op, ()):
             if grid != (dst[0], 1):

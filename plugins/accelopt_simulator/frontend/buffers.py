@@ -40,6 +40,10 @@ class PlacedBuffer(Buffer):
         super().__init__(f"{space.name.lower()}.alloc", space)
         self._place = place
 
+    def address(self, block: tuple[int, ...], partitions: int, free_bytes: int) -> Any:
+        """Where a block lies."""
+        return self._place(block, partitions, free_bytes)
+
     def check(self, blocks: tuple[int, ...], partitions: int, free_bytes: int) -> None:
         """Check the address of every block (of the first few thousand).
 
@@ -47,7 +51,7 @@ class PlacedBuffer(Buffer):
             KernelFault: an address is out of range.
         """
         for index in islice(product(*map(range, blocks)), MAX_BLOCKS_CHECKED):
-            address = self._place(index, partitions, free_bytes)
+            address = self.address(index, partitions, free_bytes)
             problem = (_sbuf_problem if self.space is Space.SBUF else _psum_problem)(
                 address, partitions, free_bytes
             )

@@ -41,14 +41,35 @@ def shift_axes(affine: Affine, by: int) -> Affine:
     return affine.substitute(mapping)
 
 
+def unused_axes(affines: list[Affine], shape: tuple[int, ...]) -> list[int]:
+    """Free axes of size 1 that no expression uses."""
+    used = {key[1] for affine in affines for key, _ in affine.terms if key[0] == "axis"}
+    return [a for a in range(1, len(shape)) if shape[a] == 1 and a not in used]
+
+
+def without_axes(rank: int, dropped: list[int]) -> dict[VarKey, Affine]:
+    """What the axes of a grid become when some are dropped."""
+    kept = [a for a in range(rank) if a not in dropped]
+    mapping: dict[VarKey, Affine] = {("axis", a): Affine(0) for a in dropped}
+    return mapping | {("axis", a): Affine.var(("axis", new)) for new, a in enumerate(kept)}
+
+
 class Index:
-    """An affine index expression over a grid. Immutable."""
+    """An affine index expression over a grid. Immutable.
 
-    __slots__ = ("affine", "shape")
+    Attributes:
+        affine: the expression.
+        shape: the grid it is over.
+        dense: whether it comes from `nl.mgrid`, whose grids have all axes: a subscript that uses
+            only some of them has no extent along the others.
+    """
 
-    def __init__(self, affine: Affine, shape: tuple[int, ...] = ()) -> None:
+    __slots__ = ("affine", "dense", "shape")
+
+    def __init__(self, affine: Affine, shape: tuple[int, ...] = (), dense: bool = False) -> None:
         self.affine = affine
         self.shape = shape
+        self.dense = dense
 
     @property
     def ndim(self) -> int:
@@ -93,7 +114,8 @@ class Index:
             return NotImplemented  # type: ignore[no-any-return]
         shape = broadcast_shapes(self.shape, right.shape)
         rank = len(shape)
-        return Index(self.aligned(rank) + right.aligned(rank) * sign, shape)
+        dense = self.dense or right.dense
+        return Index(self.aligned(rank) + right.aligned(rank) * sign, shape, dense)
 
     def __add__(self, other: Any) -> Index:
         return self._binary(other, 1)
@@ -107,7 +129,7 @@ class Index:
         return (-self)._binary(other, 1)
 
     def __neg__(self) -> Index:
-        return Index(self.affine * -1, self.shape)
+        return Index(self.affine * -1, self.shape, self.dense)
 
     def __pos__(self) -> Index:
         return self
@@ -117,9 +139,9 @@ class Index:
         if right is None:
             return NotImplemented
         if right.affine.is_constant and right.ndim == 0:
-            return Index(self.affine * right.affine.const, self.shape)
+            return Index(self.affine * right.affine.const, self.shape, self.dense)
         if self.affine.is_constant and self.ndim == 0:
-            return Index(right.affine * self.affine.const, right.shape)
+            return Index(right.affine * self.affine.const, right.shape, right.dense)
         raise KernelFault(
             "non_affine_index", "the product of two indices is not an affine expression"
         )
@@ -198,11 +220,15 @@ class Index:
         raise KernelFault("index_not_iterable", "an index can't be iterated over")
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise KernelFault(
-            "err_cannot_assign_to_index",
-            "an index has no storage to assign to",
-            hint="materialize it with nisa.iota",
-        )
+        _no_storage("an index")
+
+
+def _no_storage(what: str) -> NoReturn:
+    raise KernelFault(
+        "err_cannot_assign_to_index",
+        f"{what} has no storage to assign to",
+        hint="materialize it with nisa.iota",
+    )
 
 
 def _not_python(use: str) -> NoReturn:
@@ -292,6 +318,9 @@ class Mask:
             clauses.append(tuple(atoms))
         return Mask(tuple(clauses), shape)
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        _no_storage("a mask")
+
     def __bool__(self) -> bool:
         if self.shape:
             raise KernelFault(
@@ -357,6 +386,9 @@ class MGrid(tuple[Index, ...]):
     z = property(lambda self: self[3])
     w = property(lambda self: self[4])
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        _no_storage("a grid of indices")
+
 
 class MGridMaker:
     """The object `nl.mgrid`."""
@@ -378,6 +410,7 @@ class MGridMaker:
             Index(
                 Affine.var(("axis", axis)) + start,
                 tuple(n if a == axis else 1 for a, n in enumerate(shape)),
+                dense=True,
             )
             for axis, start in enumerate(starts)
         )

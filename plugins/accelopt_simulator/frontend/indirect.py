@@ -80,9 +80,17 @@ def index_operands(op: str, operands: list[Operand], tensors: list[TensorRow]) -
                 "a run-time index on an on-chip tensor",
                 hint="use nisa.tensor_copy_dynamic_src or tensor_copy_dynamic_dst",
             )
-        for affine in value.index:
+        for dim, affine in enumerate(value.index):
             for key, coef in affine.terms:
                 rows = key[1].grid[0] if key[0] == "dynamic" else 1
+                others = value.index[:dim] + value.index[dim + 1 :]
+                if rows > 1 and any(("axis", 0) in dict(other.terms) for other in others):
+                    raise KernelFault(
+                        "err_indirect_indices_free_dim",
+                        f"an index tile addresses dimension {dim}, another one holds the "
+                        "partition axis",
+                        hint="a run-time index takes the place of the partition index",
+                    )
                 if rows > 1 and (coef < 0 or rows != value.grid[0]):
                     raise KernelFault(
                         "err_indirect_indices_free_dim",

@@ -7,14 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from accelopt_simulator.dtypes import DTYPES, FLOAT32, INT32, UINT8, promote
+from accelopt_simulator.dtypes import DTYPES, FLOAT32, INT32, UINT8, UINT32, promote
 from accelopt_simulator.frontend.faults import KernelFault, unsupported
-from accelopt_simulator.frontend.index import Mask, as_mask
+from accelopt_simulator.frontend.index import Mask, as_mask, unused_axes, without_axes
 from accelopt_simulator.frontend.loop_reduce import LoopReduction
+from accelopt_simulator.frontend.matmul_masks import matmul_mask, without_mask
 from accelopt_simulator.frontend.session import current
 from accelopt_simulator.frontend.tile import Tile, new_tensor
 from accelopt_simulator.frontend.types import code_of_type, scalar_value
-from accelopt_simulator.isa import ACTIVATIONS, BITWISE_ALU
+from accelopt_simulator.isa import (
+    ACTIVATIONS,
+    BITWISE_ALU,
+    LANEWISE_DATA_OPS,
+    ONE_TYPE_OPS,
+    OPS,
+)
 from accelopt_simulator.trace.builder import Access, Affine, Operand, Predicate, VarKey
 from accelopt_simulator.trace.schema import Engine, Space
 
@@ -42,6 +49,17 @@ def require_tile(value: Any, role: str) -> Tile:
     return value
 
 
+def _squeezed(mask: Mask, rank: int) -> Mask:
+    """A mask over a grid with fewer axes: those of size 1 that it does not use are dropped."""
+    surplus = len(mask.shape) - rank
+    if surplus <= 0:
+        return mask
+    dropped = unused_axes(list(mask.affines()), mask.shape)[:surplus]
+    reduced = without_axes(len(mask.shape), dropped)
+    predicate = tuple(tuple((a.substitute(reduced), c) for a, c in cl) for cl in mask.predicate)
+    return Mask(predicate, tuple(n for a, n in enumerate(mask.shape) if a not in dropped))
+
+
 def mask_predicate(mask: Any, grid: tuple[int, ...]) -> Predicate:
     """The predicate of a `mask=` argument over an instruction's grid."""
     if mask is None:
@@ -53,12 +71,8 @@ def mask_predicate(mask: Any, grid: tuple[int, ...]) -> Predicate:
             f"a mask is {type(mask).__name__}, not a comparison of indices",
             hint="build masks from nl.arange and loop indices, combined with &",
         )
-    if any(key[0] in ("floordiv", "mod") for a in as_predicate.affines() for key, _ in a.terms):
-        raise KernelFault(
-            "err_unsupported_expression_in_mask",
-            "a mask holds // or % of an index, which is not affine",
-            hint="write it as an `if` statement on the loop index",
-        )
+    refuse_non_affine(as_predicate)
+    as_predicate = _squeezed(as_predicate, len(grid))
     if len(as_predicate.shape) > len(grid):
         raise KernelFault(
             "mask_shape_mismatch",
@@ -71,6 +85,27 @@ def mask_predicate(mask: Any, grid: tuple[int, ...]) -> Predicate:
                 f"a mask of shape {as_predicate.shape} on a tile of shape {grid}",
             )
     return as_predicate.aligned(len(grid))
+
+
+def refuse_non_affine(mask: Mask) -> None:
+    """Only affine comparisons of static indices make a mask.
+
+    Raises:
+        KernelFault: it holds a quotient, a remainder or a tensor element.
+    """
+    kinds = {key[0] for a in mask.affines() for key, _ in a.terms}
+    if kinds & {"floordiv", "mod"}:
+        raise KernelFault(
+            "err_unsupported_expression_in_mask",
+            "a mask holds // or % of an index, which is not affine",
+            hint="write it as an `if` statement on the loop index",
+        )
+    if "dynamic" in kinds:
+        raise KernelFault(
+            "err_unsupported_expression_in_mask",
+            "a mask holds a tensor element, which is known at run time only",
+            hint="compute both sides and select with nl.where or a multiplication",
+        )
 
 
 def fit(tile: Tile, shape: tuple[int, ...], role: str) -> Access:
@@ -158,7 +193,11 @@ def assign(target: Tile, value: Any) -> None:
     _check_assignable(target, value)
     if not _redirect(target, value):
         src = fit(value, tuple(target.shape), "value")
-        current().emit("tensor_copy", [("dst", target.access()), ("src", src)])
+        current().emit(
+            "tensor_copy",
+            [("dst", target.access()), ("src", src)],
+            predicate=_validity(value, tuple(target.shape)),
+        )
     value.fresh = None
 
 
@@ -181,6 +220,22 @@ def _check_assignable(target: Tile, value: Tile) -> None:
         )
 
 
+def _validity(value: Tile, shape: tuple[int, ...]) -> Predicate:
+    """Where a fresh result of a masked instruction is defined: only that is assigned (spec 1.8)."""
+    instruction = value.fresh
+    if instruction is None or tuple(value.shape) != shape:
+        return ()
+    around = {clause for outer in current().predicates for clause in outer}
+    own = tuple(clause for clause in instruction.predicate if clause not in around)
+    if instruction.op == "nc_transpose":
+        swap: dict[VarKey, Affine] = {
+            ("axis", 0): Affine.var(("axis", 1)), ("axis", 1): Affine.var(("axis", 0)),
+        }  # fmt: skip
+        return tuple(tuple((a.substitute(swap), c) for a, c in clause) for clause in own)
+    data_like = OPS[instruction.op].grid == "data" and instruction.op not in LANEWISE_DATA_OPS
+    return () if data_like else own
+
+
 def _redirect(target: Tile, value: Tile) -> bool:
     """Make a fresh result's instruction write to `target`; False when it must be copied."""
     instruction = value.fresh
@@ -192,12 +247,13 @@ def _redirect(target: Tile, value: Tile) -> bool:
         return False
     if value.size != target.size or value.dtype_code not in (target.dtype_code, FLOAT32):
         return False
-    tensor_engine = instruction.op in ("nc_matmul", "partition_broadcast")
-    if tensor_engine and target.space is not Space.PSUM:
+    if target.space not in OPS[instruction.op].allowed_spaces("dst"):
+        return False
+    if instruction.engine is Engine.GPSIMD and target.space is Space.PSUM:
+        return False
+    if instruction.op in ONE_TYPE_OPS and value.dtype_code != target.dtype_code:
         return False
     if instruction.op == "nc_transpose" and value.space is not target.space:
-        return False
-    if instruction.op == "dma_copy" and target.space is Space.PSUM:
         return False
     placed = fit(target, tuple(value.shape), "value")
     instruction.operands[0] = ("dst", placed)
@@ -241,8 +297,6 @@ def binary(
     partition_broadcast: bool = True,
 ) -> Tile:
     """An `nl` binary function: tile or scalar on each side, NumPy broadcasting."""
-    if op in BITWISE_ALU:
-        raise unsupported(f"nl.{op}")
     x_scalar, y_scalar = scalar_value(x), scalar_value(y)
     if x_scalar is not None and y_scalar is not None:
         raise KernelFault("operand_not_a_tile", f"nl.{op} of two scalars", hint="use Python")
@@ -252,16 +306,25 @@ def binary(
     if op == "divide":
         return _divide(x, y, dtype, mask)
     out = promote(operand_type(x), operand_type(y)) if dtype is None else code_of_type(dtype)
-    engine = Engine.GPSIMD if op == "power" else Engine.UNKNOWN
+    if op in BITWISE_ALU:
+        out = bitwise_type(op, x, y, out)
+    whole = integer_arithmetic(op, x, y)
+    engine = Engine.GPSIMD if op == "power" or whole else Engine.UNKNOWN
     if x_scalar is not None:
-        return tensor_scalar(y, op, x_scalar, reverse0=True, dtype=out, mask=mask, engine=engine)
+        return tensor_scalar(
+            y, op, x_scalar, reverse0=True, dtype=out, mask=mask, engine=engine, integer=whole
+        )
     if y_scalar is not None:
-        return tensor_scalar(x, op, y_scalar, dtype=out, mask=mask, engine=engine)
+        return tensor_scalar(x, op, y_scalar, dtype=out, mask=mask, engine=engine, integer=whole)
     x, y = _broadcast_partitions(x, y, allowed=partition_broadcast)
+    if engine is Engine.GPSIMD:  # it can't reach PSUM, where a broadcast leaves its result
+        x, y = in_sbuf(x), in_sbuf(y)
     if y.size == y.shape[0] != x.size and y.ndim <= x.ndim:
-        return tensor_scalar(x, op, y, dtype=out, mask=mask, engine=engine)
+        return tensor_scalar(x, op, y, dtype=out, mask=mask, engine=engine, integer=whole)
     if x.size == x.shape[0] != y.size and x.ndim <= y.ndim:
-        return tensor_scalar(y, op, x, reverse0=True, dtype=out, mask=mask, engine=engine)
+        return tensor_scalar(
+            y, op, x, reverse0=True, dtype=out, mask=mask, engine=engine, integer=whole
+        )
     shape = _result_shape(x, y)
     return compute(
         "tensor_tensor",
@@ -269,8 +332,40 @@ def binary(
         shape=shape,
         dtype=out,
         engine=engine,
-        attrs={"op": op},
+        attrs={"op": op} | ({"integer": True} if whole else {}),
         predicate=mask_predicate(mask, shape),
+    )
+
+
+def bitwise_type(op: str, x: Any, y: Any, out: int) -> int:
+    """Result type of a bit-wise operator: an integer one.
+
+    Raises:
+        KernelFault: an operand is not an integer.
+    """
+    tiles = [v for v in (x, y) if isinstance(v, Tile)]
+    if any(DTYPES[t.dtype_code].is_float for t in tiles):
+        raise KernelFault(
+            "bitwise_dtype",
+            f"{op} of {' and '.join(t.dtype_code_name for t in tiles)}",
+            limit="integers",
+            hint="cast to an integer type, or reinterpret the bits",
+        )
+    # uint32 and a Python integer have no common integer type.
+    return tiles[0].dtype_code if DTYPES[out].is_float else out
+
+
+def integer_arithmetic(op: str, x: Any, y: Any) -> bool:
+    """Whether the GpSimd engine computes this in native 32-bit integers (spec 5.2)."""
+    if op not in ("add", "subtract", "multiply"):
+        return False
+    codes = {v.dtype_code for v in (x, y) if isinstance(v, Tile)}
+    in_psum = any(isinstance(v, Tile) and v.space is Space.PSUM for v in (x, y))
+    scalars = [v for v in (x, y) if not isinstance(v, Tile)]
+    return (
+        codes in ({INT32}, {UINT32})
+        and not in_psum
+        and all(isinstance(v, (int, np.integer)) and abs(int(v)) < 2**32 for v in scalars)
     )
 
 
@@ -336,11 +431,14 @@ def tensor_scalar(
     engine: Engine = Engine.UNKNOWN,
     reduce_op: str | None = None,
     reduce_res: Tile | None = None,
+    integer: bool = False,
 ) -> Tile:
     """One `tensor_scalar` instruction."""
     tile = require_tile(data, "data")
     shape = tuple(tile.shape)
     attrs: dict[str, Any] = {"op0": op0}
+    if integer:
+        attrs["integer"] = True
     if reverse0:
         attrs["reverse0"] = True
     operands: list[Operand] = [
@@ -521,6 +619,11 @@ def reduce(
 def broadcast_tile(tile: Tile, shape: tuple[int, ...]) -> Tile:
     """NumPy broadcast of a tile. Free axes cost nothing; partitions take ones-matmuls."""
     require_tile(tile, "src")
+    if len(shape) < tile.ndim:
+        units = [a for a in range(1, tile.ndim) if tile.shape[a] == 1][: tile.ndim - len(shape)]
+        reduced = without_axes(tile.ndim, units)
+        kept = tuple(n for a, n in enumerate(tile.shape) if a not in units)
+        tile = tile.with_grid(kept, reduced, tile.par)
     if len(shape) < tile.ndim or any(
         n not in (1, s) for n, s in zip(reversed(tile.shape), reversed(shape), strict=False)
     ):
@@ -576,8 +679,8 @@ def matmul(
     attrs: dict[str, Any] | None = None,
 ) -> Tile:
     """One `nc_matmul`: stationary[K, M]^T x moving[K, N] into a fresh PSUM tile, float32."""
-    left = in_sbuf(require_tile(stationary, "stationary"))
-    right = in_sbuf(require_tile(moving, "moving"))
+    given, streamed = require_tile(stationary, "stationary"), require_tile(moving, "moving")
+    left, right = in_sbuf(without_mask(given)), in_sbuf(without_mask(streamed))
     if left.shape[0] != right.shape[0]:
         raise KernelFault(
             "err_num_partition_mismatch",
@@ -585,25 +688,34 @@ def matmul(
             required=left.shape[0],
             limit=right.shape[0],
         )
-    if left.ndim != 2:
+    paired = 1 if attrs and "perf_mode" in attrs else 0
+    if left.ndim != 2 + paired or right.ndim < 2 + paired:
         raise unsupported("a stationary operand with more than two axes")
-    if left.mask or right.mask:
-        raise unsupported("operand masks of a matmul")
-    shape = (left.shape[1], *right.shape[1:])
-    if isinstance(mask, Mask) and mask.shape not in ((), (1, shape[-1])):
-        raise unsupported("a matmul mask other than over the moving free axis")
+    shape = (left.shape[1 + paired], *right.shape[1 + paired :])
+    masks = matmul_mask(mask, given, streamed, paired)
+    switch = mask_predicate(mask, shape) if isinstance(mask, (bool, np.bool_)) else ()
+    if isinstance(mask, Mask):
+        refuse_non_affine(mask)
+    elif mask is not None and not switch:
+        mask_predicate(mask, shape)  # faults
     return compute(
         "nc_matmul",
-        [("stationary", left.access()), ("moving", right.access())],
+        [
+            ("stationary", left.access()),
+            ("moving", right.access()),
+            *masks.operands(left.shape[0]),
+        ],
         shape=shape,
         dtype=FLOAT32,
         space=Space.PSUM,
         attrs=attrs,
-        predicate=mask_predicate(mask, shape),
+        predicate=masks.predicate + switch,
     )
 
 
-def transpose(data: Any, *, dtype: Any = None, engine: Engine = Engine.UNKNOWN) -> Tile:
+def transpose(
+    data: Any, *, dtype: Any = None, mask: Any = None, engine: Engine = Engine.UNKNOWN
+) -> Tile:
     """One `nc_transpose`: (P, F) to (F, P); tensor engine into PSUM, vector engine into SBUF."""
     tile = require_tile(data, "data")
     if tile.ndim != 2:
@@ -626,6 +738,7 @@ def transpose(data: Any, *, dtype: Any = None, engine: Engine = Engine.UNKNOWN) 
         dtype=out,
         space=Space.PSUM if engine is Engine.TENSOR else Space.SBUF,
         engine=engine,
+        predicate=mask_predicate(mask, (rows, columns)),
     )
 
 

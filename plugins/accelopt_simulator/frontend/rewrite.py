@@ -3,6 +3,8 @@
 * `for i in range(...)` in the kernel's own body becomes a sequential loop that is traced once.
 * `if` on a loop index becomes two complementary predicates with both branches traced; any other
   `if` runs as Python.
+* A name that is bound again in an inner block is compared with what it stood for: shadowing a
+  tensor draws a warning.
 * A tile is marked when it gets a name (`y = op(...)`) and when it is assigned from anything but a
   fresh result (`x[...] = y`), since that is a copy, while an unnamed result is written in place.
 
@@ -12,7 +14,7 @@ Line numbers are kept, so diagnostics point at the kernel as it was written.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from accelopt_simulator.frontend.annotations import check_annotation
@@ -21,10 +23,12 @@ from accelopt_simulator.frontend.index import Index, Mask
 from accelopt_simulator.frontend.lower import assign, named
 from accelopt_simulator.frontend.session import KERNEL_FILENAME, current
 from accelopt_simulator.frontend.tile import Tile
-from accelopt_simulator.trace.schema import LoopKind
+from accelopt_simulator.source_slice import slice_module
+from accelopt_simulator.trace.schema import LoopKind, Space
 
 RANGE, BRANCH, NAMED = "__nki_range__", "__nki_branch__", "__nki_named__"
 REDUCE, ANNOTATED, WHILE = "__nki_loop_reduce__", "__nki_annotated__", "__nki_while__"
+REBOUND = "__nki_rebound__"
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -33,17 +37,28 @@ class _Rewriter(ast.NodeTransformer):
         self.in_kernel = False
         self.depth = 0
         self.count = 0
+        # Names bound so far in the blocks around the current statement, function's first.
+        self.blocks: list[set[str]] = [set()]
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         outer, self.in_kernel = self.in_kernel, node.name == self.kernel_name
+        arguments = node.args
+        listed = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        blocks, self.blocks = self.blocks, [{a.arg for a in listed}]
         self.depth += 1
         self.generic_visit(node)
         self.depth -= 1
+        self.blocks = blocks
         self.in_kernel = outer
         return node
 
-    def visit_For(self, node: ast.For) -> ast.AST:
+    def _visit_block(self, node: ast.AST) -> None:
+        self.blocks.append(set())
         self.generic_visit(node)
+        self.blocks.pop()
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        self._visit_block(node)
         call = node.iter
         if (
             self.in_kernel
@@ -56,7 +71,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> Any:
         leaves = any(_leaves(statement) for statement in node.body + node.orelse)
-        self.generic_visit(node)
+        self._visit_block(node)
         name = f"__nki_if_{self.count}__"
         self.count += 1
         test = _call(BRANCH, [node.test, ast.Constant(leaves)], node)
@@ -80,9 +95,22 @@ class _Rewriter(ast.NodeTransformer):
             node.value = _call(REDUCE, [name, node.value], node)
         elif any(isinstance(target, ast.Name) for target in node.targets):
             node.value = _call(NAMED, [node.value], node.value)
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    node.value = self._bind(target.id, node.value)
         elif any(isinstance(target, ast.Subscript) for target in node.targets):
             node.value = _mark(node.value)
         return node
+
+    def _bind(self, name: str, value: ast.expr) -> ast.expr:
+        """Note that a name is bound; where an outer block has bound it, compare at run time."""
+        shadows = self.depth and any(name in block for block in self.blocks[:-1])
+        self.blocks[-1].add(name)
+        if not shadows:
+            return value
+        nothing = ast.arguments([], [], None, [], [], None, [])
+        before = ast.Lambda(nothing, ast.Name(name, ast.Load()))
+        return _call(REBOUND, [ast.Constant(name), before, value], value)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         self.generic_visit(node)
@@ -203,6 +231,8 @@ def traced_range(*args: Any) -> Iterator[Any]:
 
 def while_condition(test: Any) -> bool:
     """The condition of a `while`: only what Python can decide."""
+    if isinstance(test, Mask) and test.shape:
+        bool(test)  # raises the fault for conditions on an arange
     if isinstance(test, (Tile, Mask, Index)):
         raise KernelFault(
             "err_while_loop_requires_unconditional_entry",
@@ -218,13 +248,33 @@ def reduced_name(tile: Any, reduction: Any) -> Any:
     return tile
 
 
+def rebound(name: str, before: Callable[[], Any], value: Any) -> Any:
+    """`name = value` in a block, where an outer block has bound the name before."""
+    try:
+        old = before()
+    except NameError:  # in a branch that did not run
+        return value
+    if isinstance(old, Tile) and isinstance(value, Tile) and old.tensor != value.tensor:
+        session = current()
+        in_block = (value.scope, value.branch) != (old.scope, old.branch)
+        if in_block and value.space is not Space.HBM and session.in_scope(old.scope):
+            session.warn(
+                "local_variable_shadowed",
+                f"{name!r} is a new tensor in this block; the tensor that the name stood for "
+                "outside keeps its contents",
+                hint=f"write {name}[...] = value to update it, or choose another name",
+            )
+    return value
+
+
 def compile_kernel(text: str, kernel_name: str) -> tuple[Any, dict[str, Any]]:
     """Code object of the rewritten file and the names its module needs.
 
     Raises:
         SyntaxError: the file does not parse.
     """
-    tree = _Rewriter(kernel_name).visit(ast.parse(text, KERNEL_FILENAME))
+    needed = slice_module(ast.parse(text, KERNEL_FILENAME), kernel_name)
+    tree = _Rewriter(kernel_name).visit(needed)
     code = compile(tree, KERNEL_FILENAME, "exec", dont_inherit=True)
     names = {
         RANGE: traced_range,
@@ -233,5 +283,6 @@ def compile_kernel(text: str, kernel_name: str) -> tuple[Any, dict[str, Any]]:
         REDUCE: reduced_name,
         ANNOTATED: check_annotation,
         WHILE: while_condition,
+        REBOUND: rebound,
     }
     return code, names

@@ -51,7 +51,8 @@ class TraceResult:
     Attributes:
         trace: the trace; None when the kernel broke a rule.
         status: `ok`, `load_error`, `unsupported_op` or `constraint_violation`.
-        diagnostics: plain dictionaries with the fields of `accelopt.Diagnostic`.
+        diagnostics: plain dictionaries with the fields of `accelopt.Diagnostic`: why there is no
+            trace, or with a trace the warnings.
     """
 
     trace: Trace | None = None
@@ -63,7 +64,7 @@ def trace_kernel(request: TraceRequest) -> TraceResult:
     """Run the kernel once, symbolically. Never raises for a kernel's fault."""
     session = Session(DIALECT, request.entry)
     try:
-        with tracing(session), _dialect_modules():
+        with _dialect_modules():
             trace = _trace(request, session)
         validate(trace)
     except KernelFault as fault:
@@ -99,7 +100,7 @@ def trace_kernel(request: TraceRequest) -> TraceResult:
     except BaseException as error:  # noqa: BLE001 - whatever hostile code raises is its own fault
         name = type(error).__name__
         return _load_error(name, f"{name}: {_text(error)}", _line_of(error))
-    return TraceResult(trace=trace)
+    return TraceResult(trace=trace, diagnostics=session.reported_warnings())
 
 
 @contextmanager
@@ -136,20 +137,25 @@ def _trace(request: TraceRequest, session: Session) -> Trace:
     operators.install()
     code, names = compile_kernel(request.text, request.entry)
     namespace: dict[str, Any] = {"__name__": "kernel_module", "__builtins__": __builtins__} | names
-    exec(code, namespace)
+    exec(code, namespace)  # no session yet: the file itself must not make NKI calls
     function = namespace.get(request.entry)
     if isinstance(function, KernelFunction):
         function = function.function
     if not callable(function):
         raise KernelFault("no_kernel", f"the file defines no function {request.entry!r}")
-    arguments = make_arguments(function, request.arguments, session)
-    session.open_grid(request.grid)
-    results = function(*arguments)
-    session.check_finished()
-    session.close_grid()
-    declare_outputs(results, session)
-    check_allocation(session)
-    return session.builder.finish()
+    with tracing(session):
+        arguments = make_arguments(function, request.arguments, session)
+        session.open_grid(request.grid)
+        results = function(*arguments)
+        session.check_finished()
+        session.close_grid()
+        try:
+            declare_outputs(results, session)
+        except KernelFault as fault:
+            fault.line = function.__code__.co_firstlineno
+            raise
+        check_allocation(session)
+        return session.builder.finish()
 
 
 def _line_of(error: BaseException) -> int | None:

@@ -19,6 +19,14 @@ from accelopt_simulator.trace.builder import (
 )
 from accelopt_simulator.trace.schema import Engine, LoopKind
 
+MAX_WARNINGS = 10
+"""Warnings that are reported in all."""
+
+MAX_WARNINGS_PER_RULE = 3
+"""Of more, the lines are listed."""
+
+MAX_KEPT_WARNINGS = 200
+
 MAX_INSTRUCTIONS = 4_000_000
 """More than any real kernel; a runaway unrolled loop ends here instead of filling memory."""
 
@@ -38,6 +46,13 @@ class Session:
         mutable: tensors of the parameters that may be written.
         grid: SPMD grid the kernel is launched with; empty for none.
         grid_loops: the loops that stand for its axes: instances run one after the other.
+        ramps: constant tensors that index expressions are read from, by range.
+        registers: accumulator registers by engine, since they were last reset.
+        random_seed: tile with the last random seed, or None.
+        seed_loops: loops that it was set in.
+        draws: random draws since then.
+        warnings: what published kernels do although the compiler advises against it; plain
+            dictionaries with the fields of `accelopt.Diagnostic`.
     """
 
     def __init__(self, dialect: str, entry: str) -> None:
@@ -50,6 +65,34 @@ class Session:
         self.mutable: list[int] = []
         self.grid: tuple[int, ...] = ()
         self.grid_loops: list[int] = []
+        self.ramps: dict[tuple[int, int], int] = {}
+        self.registers: dict[Engine, object] = {}
+        self.random_seed: object = None
+        self.seed_loops: tuple[int, ...] = ()
+        self.draws = 0
+        self.warnings: list[dict[str, Any]] = []
+
+    def warn(self, rule: str, message: str, *, hint: str = "") -> None:
+        """Report something that does not reject the kernel, once per rule and line."""
+        line = self.line() or None
+        if any((w["rule"], w["line"]) == (rule, line) for w in self.warnings):
+            return
+        if len(self.warnings) < MAX_KEPT_WARNINGS:
+            self.warnings.append(_warning(rule, message, line, hint))
+
+    def reported_warnings(self) -> list[dict[str, Any]]:
+        """The warnings, but no flood of them: of one kind a few, the rest in one line."""
+        result: list[dict[str, Any]] = []
+        for rule in dict.fromkeys(w["rule"] for w in self.warnings):
+            same = [w for w in self.warnings if w["rule"] == rule]
+            result += same[:MAX_WARNINGS_PER_RULE]
+            rest = same[MAX_WARNINGS_PER_RULE:]
+            if rest:
+                listed = ", ".join(str(w["line"]) for w in rest[:20] if w["line"])
+                more = ", ..." if len(rest) > 20 else ""
+                message = f"{len(rest)} more of this kind, in line(s) {listed}{more}"
+                result.append(_warning(rule, message, None, ""))
+        return result[:MAX_WARNINGS]
 
     def line(self) -> int:
         """Line of the kernel file that is being executed; 0 when there is none."""
@@ -181,6 +224,10 @@ class Session:
     def in_scope(self, scope: int) -> bool:
         """Whether a tile made in loop `scope` may still be used."""
         return scope not in self.closed_loops
+
+
+def _warning(rule: str, message: str, line: int | None, hint: str) -> dict[str, Any]:
+    return {"rule": rule, "message": message, "line": line, "hint": hint, "severity": "warning"}
 
 
 def _bounds(args: tuple[Any, ...]) -> tuple[Affine, Affine, int]:

@@ -22,6 +22,8 @@ from accelopt_simulator.frontend.index import (
     as_index,
     as_int,
     broadcast_shapes,
+    unused_axes,
+    without_axes,
 )
 from accelopt_simulator.frontend.session import current
 from accelopt_simulator.trace.builder import (
@@ -200,6 +202,13 @@ class Tile:
             ("axis", axis): k.aligned(len(shape)) for axis, k in enumerate(indices)
         }
         par = None if self.space is Space.HBM else 0
+        dropped = unused_axes(list(mapping.values()), shape) if len(shape) > 2 else []
+        if dropped and any(k.dense for k in indices):
+            rank = len(shape)
+            dropped = dropped[: rank - 2]
+            reduced = without_axes(rank, dropped)
+            mapping = {key: affine.substitute(reduced) for key, affine in mapping.items()}
+            shape = tuple(n for a, n in enumerate(shape) if a not in dropped)
         return self.with_grid(shape, mapping, par)
 
     def _basic(self, keys: tuple[Any, ...]) -> Tile:

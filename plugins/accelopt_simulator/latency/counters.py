@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from accelopt_simulator.isa import DMA_OPS, OPS
 from accelopt_simulator.latency.regions import Region
 from accelopt_simulator.latency.stream import InstructionInstances
 from accelopt_simulator.trace.schema import Space
@@ -37,10 +38,11 @@ def count(
     for item in instances:
         alive = item.alive & ~skipped.get(item.instruction, np.zeros(len(item.alive), dtype=bool))
         regions = {role: region for role, region, _, _ in item.operands}
-        if item.op == "dma_copy":
+        if item.op in DMA_OPS:
             _count_dma(totals, item, alive, regions)
         elif item.op in ("nc_matmul", "nc_transpose", "partition_broadcast"):
-            _count_pe(totals, item, int(alive.sum()), regions)
+            transposes = item.attrs.get("is_transpose") is True
+            _count_pe(totals, item, int(alive.sum()), regions, is_transpose=transposes)
         else:
             _count_engine(totals, item, alive, regions)
     return dict(totals)
@@ -56,7 +58,12 @@ def _count_dma(
 
 
 def _count_pe(
-    totals: Totals, item: InstructionInstances, runs: int, regions: dict[str, Region]
+    totals: Totals,
+    item: InstructionInstances,
+    runs: int,
+    regions: dict[str, Region],
+    *,
+    is_transpose: bool,
 ) -> None:
     if item.op == "partition_broadcast":
         columns = regions["dst"].free_elements
@@ -75,6 +82,8 @@ def _count_pe(
         rows, columns = data.grid[0], data.free_elements
         moving = regions["moving"].free_elements
         flops = runs * 2.0 * twice * rows * columns * moving
+        if is_transpose:
+            totals["transpose_flops"] += flops
     totals["hardware_flops"] += flops
     out = regions["dst"].free_elements
     totals["psum_write_bytes"] += runs * twice * 4.0 * out
@@ -92,6 +101,6 @@ def _count_engine(
                 totals[f"{memory}_read_bytes"] += elements * regions[role].itemsize
                 break
     dst = regions["dst"]
-    if item.op == "tensor_reduce":
+    if item.op == "tensor_reduce" or "dst" in OPS[item.op].rowwise:
         elements = float(alive.sum()) * dst.free_elements
     totals[f"{dst.space.name.lower()}_write_bytes"] += elements * dst.itemsize

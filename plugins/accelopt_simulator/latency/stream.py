@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelopt_simulator.hardware import Timing
-from accelopt_simulator.isa import OPS
+from accelopt_simulator.isa import DMA_OPS, OPS
 from accelopt_simulator.latency.costs import RULES, CostInput
 from accelopt_simulator.latency.regions import Region, boxes, region_of
 from accelopt_simulator.trace.analysis import Analysis
@@ -32,6 +32,7 @@ class InstructionInstances:
     Attributes:
         instruction: its position in the trace.
         op: opcode name.
+        attrs: its attributes.
         engine: where it runs.
         busy_ns, latency_ns: its cost.
         rows, free: extents after masking.
@@ -44,6 +45,7 @@ class InstructionInstances:
 
     instruction: int
     op: str
+    attrs: dict[str, Any]
     engine: Engine
     busy_ns: Floats
     latency_ns: float
@@ -101,6 +103,7 @@ def _expand_one(analysis: Analysis, timing: Timing, instruction: int) -> Instruc
     return InstructionInstances(
         instruction=instruction,
         op=spec.name,
+        attrs=trace.attr(instruction),
         engine=cost.engine,
         busy_ns=np.broadcast_to(cost.busy_ns, count),
         latency_ns=cost.latency_ns,
@@ -170,6 +173,6 @@ def program_order(instances: list[InstructionInstances]) -> tuple[Ints, Ints]:
 
 def is_load(item: InstructionInstances) -> bool:
     """Whether an instruction reads HBM by DMA."""
-    return item.op == "dma_copy" and any(
+    return item.op in DMA_OPS and any(
         role == "src" and region.space is Space.HBM for role, region, _, _ in item.operands
     )

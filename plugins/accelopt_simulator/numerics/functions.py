@@ -192,6 +192,8 @@ BINARY_FUNCTIONS: MappingProxyType[str, Binary] = MappingProxyType(
         "maximum": _arithmetic(np.maximum),
         "minimum": _arithmetic(np.minimum),
         "power": _arithmetic(np.power),
+        "mod": _arithmetic(np.mod),
+        "fmod": _arithmetic(np.fmod),
         "equal": _compare(np.equal),
         "not_equal": _compare(np.not_equal),
         "greater_equal": _compare(np.greater_equal),
@@ -215,12 +217,46 @@ UNARY_FUNCTIONS: MappingProxyType[str, Unary] = MappingProxyType(
         "reciprocal": _ufunc(np.reciprocal),
         "abs": _ufunc(np.abs),
         "logical_not": _logical_not,
+        "floor": _ufunc(np.floor),
+        "ceil": _ufunc(np.ceil),
+        "trunc": _ufunc(np.trunc),
     }
 )
 
+
+class _LogicalReduce:
+    """A logical operator as a reduction: 1.0 or 0.0 over elements that are zero or not."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def reduce(self, x: Floats, axis: Any, dtype: Any) -> Any:
+        """Reduce over axes."""
+        truth = np.not_equal(x, 0)
+        for one in sorted(np.atleast_1d(axis), reverse=True):
+            truth = self._function.reduce(truth, axis=int(one))
+        return truth.astype(dtype)
+
+
 REDUCE_FUNCTIONS: MappingProxyType[str, Any] = MappingProxyType(
-    {"add": np.add, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
+    {
+        "add": np.add,
+        "multiply": np.multiply,
+        "maximum": np.maximum,
+        "minimum": np.minimum,
+        "logical_and": _LogicalReduce(np.logical_and),
+        "logical_or": _LogicalReduce(np.logical_or),
+        "logical_xor": _LogicalReduce(np.logical_xor),
+    }
 )
 REDUCE_IDENTITY: MappingProxyType[str, float] = MappingProxyType(
-    {"add": 0.0, "multiply": 1.0, "maximum": -np.inf, "minimum": np.inf}
+    {
+        "add": 0.0,
+        "multiply": 1.0,
+        "maximum": -np.inf,
+        "minimum": np.inf,
+        "logical_and": 1.0,
+        "logical_or": 0.0,
+        "logical_xor": 0.0,
+    }
 )

@@ -13,6 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from accelopt_simulator.numerics import (
+    rules_gpsimd,
+    rules_random,
+    rules_search,
+    rules_select,
+    rules_stats,
+)
 from accelopt_simulator.numerics.functions import (
     ACTIVATION_FUNCTIONS,
     BINARY_FUNCTIONS,
@@ -20,11 +27,21 @@ from accelopt_simulator.numerics.functions import (
     REDUCE_IDENTITY,
     outside_range,
 )
+from accelopt_simulator.numerics.rules_integer import (
+    BITWISE_REDUCE,
+    bitwise_reduce,
+    deliver_integers,
+    integer_tensor_scalar,
+    integer_tensor_tensor,
+    is_integer,
+)
+from accelopt_simulator.numerics.scan import scan
 from accelopt_simulator.numerics.values import (
     F32,
     Apply,
     Array,
     Operands,
+    accumulate,
     as_f32,
     cast,
     chain,
@@ -55,6 +72,8 @@ def rounded(apply: Apply, roles: tuple[str, ...]) -> Apply:
 
 
 def _tensor_tensor(attrs: dict[str, Any]) -> Apply:
+    if is_integer(attrs):
+        return integer_tensor_tensor(attrs)
     function = BINARY_FUNCTIONS[attrs["op"]]
 
     def compute(operands: Operands, out: Array) -> None:
@@ -64,6 +83,8 @@ def _tensor_tensor(attrs: dict[str, Any]) -> Apply:
 
 
 def _tensor_scalar(attrs: dict[str, Any]) -> Apply:
+    if is_integer(attrs):
+        return integer_tensor_scalar(attrs)
     first = chain(attrs, 0)
     second = chain(attrs, 1) if "op1" in attrs else None
     reduce_op = attrs.get("reduce_op", "add")
@@ -123,8 +144,7 @@ def _activation(attrs: dict[str, Any]) -> Apply:
             out[bad] = np.nan
             if where is None or bool((bad & where).any()):
                 hazard = f"activation_range:{name}"
-        if "reduce_res" in operands:
-            reduce_into(out, "add", operands["reduce_res"], where)
+        accumulate(operands, attrs, out, where)
         if not direct:
             deliver(out, dst, where)
         return hazard
@@ -164,6 +184,8 @@ def _memset(attrs: dict[str, Any]) -> Apply:
 
 def _tensor_reduce(attrs: dict[str, Any]) -> Apply:
     name, axes = attrs["op"], tuple(attrs["axes"])
+    if name in BITWISE_REDUCE:
+        return _bitwise_tensor_reduce(name, axes)
     function, negate = REDUCE_FUNCTIONS[name], attrs.get("negate", False)
 
     def apply(operands: Operands, where: Array | None) -> None:
@@ -179,15 +201,45 @@ def _tensor_reduce(attrs: dict[str, Any]) -> Apply:
     return apply
 
 
+def _bitwise_tensor_reduce(name: str, axes: tuple[int, ...]) -> Apply:
+    def apply(operands: Operands, where: Array | None) -> None:
+        data, dst = operands["data"], operands["dst"]
+        result = bitwise_reduce(name, data, axes, where).reshape(dst.shape)
+        rows = None if where is None else np.asarray(where.any(axis=axes)).reshape(dst.shape)
+        deliver_integers(result, dst, rows)
+
+    return apply
+
+
+def _contracted(operands: Operands) -> Array | None:
+    """Which contraction rows a masked matmul takes; None for all."""
+    keep: Array | None = None
+    for role, value in operands.items():
+        if role.startswith("keep_"):
+            compare = _KEEP_COMPARE[role[5:7]]
+            holds = compare(value.reshape(-1), 0)
+            keep = holds if keep is None else keep & holds
+    return keep
+
+
+_KEEP_COMPARE = {"ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal}
+
+
 def _matmul(attrs: dict[str, Any]) -> Apply:
-    accumulate = attrs.get("accumulate") is True
+    adds = attrs.get("accumulate") is True
+    depth = 2 if "perf_mode" in attrs else 1
 
     def apply(operands: Operands, where: Array | None) -> None:
         stationary, moving = as_f32(operands["stationary"]), as_f32(operands["moving"])
         dst = operands["dst"]
-        rows = stationary.reshape(stationary.shape[0], -1).T
-        product = np.matmul(rows, moving.reshape(moving.shape[0], -1)).reshape(dst.shape)
-        if accumulate:
+        keep = _contracted(operands)
+        if keep is not None:
+            stationary, moving = stationary[keep], moving[keep]
+        contracted = depth * stationary.shape[0]
+        rows = stationary.reshape(contracted, -1).T if contracted else stationary.T
+        columns = moving.reshape(contracted, -1) if contracted else moving
+        product = np.matmul(rows, columns).reshape(dst.shape) if contracted else np.zeros_like(dst)
+        if adds:
             np.add(dst, product, out=product)
         deliver(product, dst, where)
 
@@ -197,7 +249,11 @@ def _matmul(attrs: dict[str, Any]) -> Apply:
 def _transpose(attrs: dict[str, Any]) -> Apply:
     def apply(operands: Operands, where: Array | None) -> None:
         data, dst = operands["data"], operands["dst"]
-        deliver(as_f32(data).T, dst, None if where is None else where.T)
+        where = None if where is None else where.T
+        if data.dtype == dst.dtype:
+            np.copyto(dst, data.T, where=True if where is None else where)
+        else:
+            deliver(as_f32(data).T, dst, where)
 
     return apply
 
@@ -217,13 +273,9 @@ def _scan(attrs: dict[str, Any]) -> Apply:
         rows = dst.shape[0]
         data0 = np.ascontiguousarray(as_f32(operands["data0"]).reshape(rows, -1).T)
         data1 = np.ascontiguousarray(as_f32(operands["data1"]).reshape(rows, -1).T)
-        out = np.empty_like(data0)
-        state = np.broadcast_to(as_f32(operands["initial"]), (rows, 1)).reshape(rows)
-        middle = np.empty(rows, F32)
-        for i in range(len(data0)):
-            first(data0[i], state, middle)
-            second(middle, data1[i], out[i])
-            state = out[i]
+        initial = np.broadcast_to(as_f32(operands["initial"]), (rows, 1)).reshape(rows)
+        keep = None if where is None else np.broadcast_to(where, dst.shape).reshape(rows, -1).T
+        out = scan(data0, data1, initial, first, second, attrs, keep)
         deliver(out.T.reshape(dst.shape), dst, where)
 
     return apply
@@ -245,6 +297,11 @@ RULES: MappingProxyType[str, Callable[[dict[str, Any]], Apply]] = MappingProxyTy
         "tensor_copy_dynamic": _copy,
         "reciprocal": _reciprocal,
         "memset": _memset,
+        **rules_stats.RULES,
+        **rules_select.RULES,
+        **rules_search.RULES,
+        **rules_gpsimd.RULES,
+        **rules_random.RULES,
     }
 )
 """Opcode -> rule. An opcode of the instruction table without a row here is `unsupported_op`."""

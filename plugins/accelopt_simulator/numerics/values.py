@@ -101,3 +101,29 @@ def reduce_into(result: Array, name: str, target: Array, where: Array | None) ->
     total = REDUCE_FUNCTIONS[name].reduce(result, axis=axes, dtype=F32)
     rows = None if where is None else np.asarray(where.any(axis=axes)).reshape(target.shape)
     deliver(total.reshape(target.shape), target, rows)
+
+
+def accumulate(
+    operands: Operands, attrs: dict[str, Any], values: Array, where: Array | None
+) -> None:
+    """The accumulator registers behind `reduce_cmd` (spec 3.2, 3.3): one per partition, float32.
+
+    `reset` sets them to the identity first, `reduce` then takes the row's values in; `reduce_res`
+    receives their contents. Without a command in the attributes an instruction resets and reduces.
+    """
+    name, command = attrs.get("reduce_op", "add"), attrs.get("reduce_cmd", "reset_reduce")
+    targets = [operands[role] for role in ("reduce_res", "reduce_res_acc") if role in operands]
+    if not targets:
+        return
+    axes = tuple(range(1, values.ndim))
+    if where is not None:
+        values = np.where(where, values, np.float32(REDUCE_IDENTITY[name]))
+    total = np.full(values.shape[0], REDUCE_IDENTITY[name], F32)
+    if "acc" in operands and not command.startswith("reset"):
+        total[:] = as_f32(operands["acc"]).reshape(-1)
+    if command.endswith("reduce"):
+        row = REDUCE_FUNCTIONS[name].reduce(values, axis=axes, dtype=F32)
+        BINARY_FUNCTIONS[name](total, row, total)
+    rows = None if where is None else np.asarray(where.any(axis=axes)).reshape(-1, 1)
+    for target in targets:
+        deliver(total.reshape(target.shape), target, rows)

@@ -11,6 +11,7 @@ import ast
 
 from accelopt.evaluation import Diagnostic
 from accelopt.parsing import parse_python
+from accelopt_simulator.source_slice import slice_module
 
 ALLOWED_IMPORTS = frozenset(
     [
@@ -93,10 +94,15 @@ FORBIDDEN_ATTRIBUTES = frozenset(
 )
 
 
-def screen_source(text: str) -> list[Diagnostic]:
-    """Findings that reject a source; a source that does not parse has none here."""
+def screen_source(text: str, entry: str = "") -> list[Diagnostic]:
+    """Findings that reject a source; a source that does not parse has none here.
+
+    Args:
+        text: the file.
+        entry: its kernel; only what the kernel needs is executed, and screened. Empty: everything.
+    """
     try:
-        tree = parse_python(text)
+        tree = slice_module(parse_python(text), entry)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     findings = []

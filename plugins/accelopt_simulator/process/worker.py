@@ -20,6 +20,7 @@ from accelopt_simulator.process.child import clean_environment, kill_group, star
 SERVER_MODULE = "accelopt_simulator.process.worker_main"
 SERVER_ANSWER_S = 30.0
 MAX_RESULT_BYTES = 512 << 20
+MAX_DIAGNOSTICS = 20
 STATUSES = frozenset(
     {"ok", "load_error", "unsupported_op", "constraint_violation", "out_of_memory"}
 )
@@ -158,7 +159,9 @@ class WorkerPool:
         status, diagnostics = head.get("status"), head.get("diagnostics")
         if status not in STATUSES or not isinstance(diagnostics, list):
             return _failed("load_error", "worker_result", "the worker's result has the wrong form")
-        return WorkerResult(status=status, diagnostics=diagnostics[:20], trace_bytes=body)
+        return WorkerResult(
+            status=status, diagnostics=diagnostics[:MAX_DIAGNOSTICS], trace_bytes=body
+        )
 
     def _head(self, request: TraceRequest) -> dict[str, Any]:
         return {
@@ -168,6 +171,7 @@ class WorkerPool:
                 {"shape": list(item[0]), "dtype": item[1]} if isinstance(item, tuple) else item
                 for item in request.arguments
             ],
+            "grid": list(request.grid),
             "memory_bytes": self.limits.memory_bytes,
             "cpu_s": int(self.limits.wall_s) + 2,
         }

@@ -61,6 +61,7 @@ def run_candidate(head: dict[str, Any], result_fd: int) -> None:
             text=head["text"],
             entry=head["entry"],
             arguments=tuple(_argument(item) for item in head["arguments"]),
+            grid=tuple(head["grid"]),
         )
     )
     body = encode(result.trace) if result.trace is not None else b""

@@ -29,19 +29,29 @@ class OperandWindows:
             if kind is OperandKind.ACCESS
         }
         self.grid = self.grids["data" if OPS[self.op].grid == "data" else "dst"]
-        reduces = self.op == "tensor_reduce"
-        self._axes = tuple(trace.attr(instruction)["axes"]) if reduces else ()
+        has_axes = self.op in ("tensor_reduce", "dma_transpose")
+        self._axes = tuple(trace.attr(instruction)["axes"]) if has_axes else ()
 
     def of(self, role: str, window: Window) -> Window:
         """The part of an operand's grid that a window of the instruction's grid needs."""
         lows, highs = list(window[0]), list(window[1])
         own = self.grids[role]
+        if role in OPS[self.op].whole:
+            return [0] * len(own), list(own)
+        if role in OPS[self.op].rowwise:
+            return [lows[0], *([0] * (len(own) - 1))], [highs[0], *own[1:]]
         if self.op == "nc_matmul":
-            if role == "stationary":
-                return (0, lows[0]), (own[0], highs[0])
+            pairs = len(own) - (2 if role == "stationary" else len(self.grid))
+            if role == "stationary":  # (K, M), or (K, 2, M) when rows go in pairs
+                return (*([0] * (1 + pairs)), lows[0]), (*own[: 1 + pairs], highs[0])
             if role == "moving":
-                return (0, *lows[1:]), (own[0], *highs[1:])
+                return (*([0] * (1 + pairs)), *lows[1:]), (*own[: 1 + pairs], *highs[1:])
             return lows, highs
+        if self.op == "dma_transpose" and role == "src":
+            # Every order in use swaps two axes or reverses all: it is its own inverse.
+            return [lows[a] for a in self._axes], [highs[a] for a in self._axes]
+        if self.op == "tensor_partition_reduce" and role == "dst":
+            return [0, *lows[1:]], [1, *highs[1:]]
         if self.op == "nc_transpose" and role == "dst":
             return lows[::-1], highs[::-1]
         if self.op == "tensor_reduce" and role == "dst":

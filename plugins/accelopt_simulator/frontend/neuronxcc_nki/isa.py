@@ -8,11 +8,20 @@ from typing import Any
 
 from accelopt_simulator.dtypes import promote
 from accelopt_simulator.frontend import lower
-from accelopt_simulator.frontend.faults import KernelFault, unsupported
+from accelopt_simulator.frontend.accumulators import use_register
+from accelopt_simulator.frontend.faults import KernelFault
+from accelopt_simulator.frontend.index import as_int
+from accelopt_simulator.frontend.neuronxcc_nki import isa_gpsimd, isa_vector
 from accelopt_simulator.frontend.session import current
 from accelopt_simulator.frontend.tile import Tile, normalize_shape
 from accelopt_simulator.frontend.types import Fp32, code_of_type, op_name, scalar_value
-from accelopt_simulator.isa import BINARY_ALU, BITWISE_ALU, REDUCTIONS, UNARY_ALU
+from accelopt_simulator.isa import (
+    BINARY_ALU,
+    BITWISE_ALU,
+    BITWISE_REDUCTIONS,
+    REDUCTIONS,
+    UNARY_ALU,
+)
 from accelopt_simulator.trace.schema import Engine
 
 
@@ -73,8 +82,8 @@ def _engine(value: Any, call: str, allowed: tuple[Engine, ...]) -> Engine:
 
 def _alu(op: Any, call: str, *, unary: bool = False) -> str:
     name = op_name(op)
-    if name in BITWISE_ALU:
-        raise unsupported(f"the bitwise operator {name!r} in {call}")
+    if name in BITWISE_ALU and call in BITWISE_CALLS and (unary or name != "invert"):
+        return name
     if name not in BINARY_ALU and not (unary and name in UNARY_ALU):
         raise KernelFault(
             "unsupported_operator",
@@ -84,8 +93,13 @@ def _alu(op: Any, call: str, *, unary: bool = False) -> str:
     return name
 
 
+BITWISE_CALLS = ("tensor_tensor", "tensor_scalar")
+
+
 def _reduction(op: Any, call: str) -> str:
     name = op_name(op)
+    if name in BITWISE_REDUCTIONS and call == "tensor_reduce":
+        return name
     if name not in REDUCTIONS:
         raise KernelFault(
             "unsupported_operator",
@@ -122,26 +136,38 @@ def nc_matmul(
     **kwargs: Any,
 ) -> Tile:
     """stationary[K, M]^T x moving[K, N] into PSUM, float32."""
-    if tuple(tile_position) or tuple(tile_size) or kwargs.get("perf_mode"):
-        raise unsupported("PE tiling and performance modes of nc_matmul")
     flags = {
         "stationary_onezero": is_stationary_onezero,
         "moving_onezero": is_moving_onezero,
         "is_transpose": is_transpose,
     }
-    return lower.matmul(
-        stationary, moving, mask=mask, attrs={k: True for k, v in flags.items() if v}
-    )
+    attrs: dict[str, Any] = {k: True for k, v in flags.items() if v}
+    attrs |= _pe_tile(tile_position, tile_size)
+    if kwargs.get("perf_mode"):
+        attrs["perf_mode"] = str(kwargs["perf_mode"])
+    return lower.matmul(stationary, moving, mask=mask, attrs=attrs)
+
+
+def _pe_tile(position: Any, size: Any) -> dict[str, Any]:
+    """PE tiling, where it is known while tracing; a position may follow a loop index."""
+    pairs = {"tile_position": tuple(position), "tile_size": tuple(size)}
+    if not any(pairs.values()):
+        return {}
+    if not all(len(pair) == 2 for pair in pairs.values()):
+        raise KernelFault("pe_tile", "tile_position and tile_size are given together, as pairs")
+    found = {key: [as_int(v) for v in pair] for key, pair in pairs.items()}
+    if any(v is None for v in found["tile_size"]):
+        raise KernelFault("pe_tile", "tile_size of nc_matmul is not a compile-time constant")
+    # What follows a loop index is checked as the first tile.
+    return found | {"tile_position": [0 if v is None else v for v in found["tile_position"]]}
 
 
 def nc_transpose(
     data: Any, *, mask: Any = None, dtype: Any = None, engine: Any = engine.unknown, **kwargs: Any
 ) -> Tile:
     """(P, F) to (F, P)."""
-    if mask is not None:
-        raise unsupported("a mask on nc_transpose")
     chosen = _engine(engine, "nc_transpose", (Engine.TENSOR, Engine.VECTOR))
-    return lower.transpose(data, dtype=dtype, engine=chosen)
+    return lower.transpose(data, dtype=dtype, mask=mask, engine=chosen)
 
 
 def activation(
@@ -164,13 +190,14 @@ def activation(
     if command or reduce_res is not None:
         if reduce_op is not None and op_name(reduce_op) != "add":
             raise KernelFault("unsupported_operator", "an activation can only accumulate with add")
-        if command != 3 or reduce_res is None:
-            raise unsupported("activation accumulators that live across instructions")
         attrs["reduce_op"] = "add"
-    return lower.activation(
+    result = lower.activation(
         op_name(op), tile, bias=bias, scale=scale, dtype=_dtype(dtype), mask=mask, attrs=attrs,
         reduce_res=None if reduce_res is None else _column(reduce_res, tile, "reduce_res"),
     )  # fmt: skip
+    if attrs and result.fresh is not None:
+        use_register(Engine.SCALAR, result.fresh, command, tile.shape[0])
+    return result
 
 
 def activation_reduce(
@@ -203,13 +230,18 @@ def tensor_tensor(
     name = _alu(op, "tensor_tensor")
     chosen = _engine(engine, "tensor_tensor", (Engine.VECTOR, Engine.GPSIMD))
     shape = tuple(x.shape) if x.size >= y.size else tuple(y.shape)
+    out = promote(x.dtype_code, y.dtype_code) if dtype is None else code_of_type(dtype)
+    if name in BITWISE_ALU:
+        out = lower.bitwise_type(name, x, y, out)
+    # 32-bit integers: exact on the GpSimd engine, which is the default for them.
+    whole = chosen is not Engine.VECTOR and lower.integer_arithmetic(name, x, y)
     return lower.compute(
         "tensor_tensor",
         [("data1", lower.fit(x, shape, "data1")), ("data2", lower.fit(y, shape, "data2"))],
         shape=shape,
-        dtype=promote(x.dtype_code, y.dtype_code) if dtype is None else code_of_type(dtype),
-        engine=Engine.GPSIMD if name == "power" else chosen,
-        attrs={"op": name},
+        dtype=out,
+        engine=Engine.GPSIMD if name == "power" or whole else chosen,
+        attrs={"op": name} | ({"integer": True} if whole else {}),
         predicate=lower.mask_predicate(mask, shape),
     )
 
@@ -229,11 +261,26 @@ def tensor_scalar(
     **kwargs: Any,
 ) -> Tile:
     """(data op0 operand0) op1 operand1, operands scalars or (P, 1) tiles."""
+    first = _alu(op0, "tensor_scalar", unary=True)
+    second = None if op1 is None else _alu(op1, "tensor_scalar", unary=True)
+    names = [name for name in (first, second) if name is not None]
+    operands = [operand0, operand1][: len(names)]
+    tile = lower.require_tile(data, "data")
+    if any(name in BITWISE_ALU for name in names):
+        if not all(name in BITWISE_ALU for name in names):
+            raise KernelFault(
+                "mixed_operators", "tensor_scalar mixes bit-wise and arithmetic operators"
+            )
+        for name, operand in zip(names, operands, strict=True):
+            lower.bitwise_type(name, tile, operand, tile.dtype_code)
+    chosen = _engine(engine, "tensor_scalar", (Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD))
+    whole = chosen is Engine.GPSIMD and all(
+        lower.integer_arithmetic(name, tile, operand)
+        for name, operand in zip(names, operands, strict=True)
+    )
     return lower.tensor_scalar(
-        data, _alu(op0, "tensor_scalar", unary=True), operand0, reverse0=bool(reverse0),
-        op1=None if op1 is None else _alu(op1, "tensor_scalar", unary=True), operand1=operand1,
-        reverse1=bool(reverse1), dtype=_dtype(dtype), mask=mask,
-        engine=_engine(engine, "tensor_scalar", (Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD)),
+        tile, first, operand0, reverse0=bool(reverse0), op1=second, operand1=operand1,
+        reverse1=bool(reverse1), dtype=_dtype(dtype), mask=mask, engine=chosen, integer=whole,
     )  # fmt: skip
 
 
@@ -308,8 +355,6 @@ def tensor_tensor_scan(
 ) -> Tile:
     """Per partition: s = op1(op0(data0[i], s), data1[i]), starting from `initial`."""
     x, y = lower.require_tile(data0, "data0"), lower.require_tile(data1, "data1")
-    if mask is not None:
-        raise unsupported("a mask on tensor_tensor_scan")
     shape = tuple(x.shape)
     attrs: dict[str, Any] = {
         "op0": _alu(op0, "tensor_tensor_scan"),
@@ -326,6 +371,7 @@ def tensor_tensor_scan(
         shape=shape,
         dtype=promote(x.dtype_code, y.dtype_code) if dtype is None else code_of_type(dtype),
         attrs=attrs,
+        predicate=lower.mask_predicate(mask, shape),
     )
 
 
@@ -448,27 +494,7 @@ def get_nc_version() -> nc_version:
     return nc_version.gen2
 
 
-NOT_MODELLED = frozenset(
-    [
-        "affine_select",
-        "bn_aggr",
-        "bn_stats",
-        "builtin_custom_op",
-        "dma_transpose",
-        "dropout",
-        "iota",
-        "local_gather",
-        "max8",
-        "nc_find_index8",
-        "nc_match_replace8",
-        "nc_stream_shuffle",
-        "range_select",
-        "select_reduce",
-        "sequence_bounds",
-        "tensor_copy_predicated",
-        "tensor_partition_reduce",
-    ]
-)
+NOT_MODELLED = frozenset(["builtin_custom_op"])
 """Names of the dialect that fault with `unsupported_op` when used."""
 
 NAMESPACE = MappingProxyType(
@@ -487,4 +513,6 @@ NAMESPACE = MappingProxyType(
         for name in ("tensor", "vector", "scalar", "gpsimd", "dma", "unknown")
     }
     | {"fp32": Fp32}
+    | isa_vector.NAMES
+    | isa_gpsimd.NAMES
 )  # fmt: skip

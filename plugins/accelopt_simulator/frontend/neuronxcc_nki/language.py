@@ -16,6 +16,8 @@ from accelopt_simulator.frontend.faults import KernelFault, unsupported
 from accelopt_simulator.frontend.index import DynamicSlice, Index, MGridMaker
 from accelopt_simulator.frontend.index import arange as make_arange
 from accelopt_simulator.frontend.loop_reduce import LoopReduction
+from accelopt_simulator.frontend.matmul_masks import without_mask
+from accelopt_simulator.frontend.neuronxcc_nki import language_math
 from accelopt_simulator.frontend.session import current
 from accelopt_simulator.frontend.tile import Tile, new_tensor, normalize_shape
 from accelopt_simulator.frontend.types import (
@@ -84,6 +86,14 @@ def _create(
             "err_tensor_creation_on_scratchpad_with_init_value_not_supported",
             "a tensor with direct allocation can't be created with a value",
             hint="create it with nl.ndarray and fill it with nisa.memset",
+        )
+    if space is not Space.HBM and par_dim > 0:
+        current().warn(
+            "err_leading_dimension_of_tensor_must_be_partition",
+            f"an on-chip tensor of shape {extents} has {par_dim} block dimension(s) before its "
+            "partition dimension",
+            hint="block dimensions are deprecated: make one tensor per block, or put them behind "
+            "the partition dimension",
         )
     # A zero accumulator needs no instruction: the first matmul of a group overwrites.
     lazy = value == 0.0 and (space is Space.PSUM or bool(options.get("lazy_initialization")))
@@ -257,16 +267,16 @@ def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwa
     """x @ y, or x.T @ y; without `transpose_x` the tensor engine transposes x first."""
     left = lower.require_tile(x, "x")
     if not transpose_x:
-        left = lower.transpose(left)
-        left.fresh = None
+        swap = {("axis", 0): Affine.var(("axis", 1)), ("axis", 1): Affine.var(("axis", 0))}
+        masked = tuple(tuple((a.substitute(swap), c) for a, c in clause) for clause in left.mask)
+        left = lower.transpose(without_mask(left))
+        left.fresh, left.mask = None, masked
     return lower.matmul(left, y, mask=mask)
 
 
 def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tile:
     """x.T of a 2-D tile."""
-    if mask is not None:
-        raise unsupported("a mask on nl.transpose")
-    return lower.transpose(x, dtype=dtype)
+    return lower.transpose(x, dtype=dtype, mask=mask)
 
 
 def mean(
@@ -416,42 +426,7 @@ COMPARISON_FUNCTIONS = [
 UNARY_FUNCTIONS = sorted(ACTIVATIONS - {"copy"})
 REDUCTION_FUNCTIONS = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "multiply"}
 
-NOT_MODELLED = frozenset(
-    [
-        "all",
-        "all_reduce",
-        "atomic_rmw",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_xor",
-        "ceil",
-        "cos",
-        "device_print",
-        "dropout",
-        "floor",
-        "fmod",
-        "gather_flattened",
-        "gemm_grid",
-        "gemm_stationary_grid",
-        "invert",
-        "left_shift",
-        "load_transpose2d",
-        "logical_not",
-        "mod",
-        "rand",
-        "random_seed",
-        "right_shift",
-        "rms_norm",
-        "softmax",
-        "tan",
-        "trunc",
-        "var",
-        "where",
-        "nc",
-        "spmd_dim",
-        "bfp16",
-    ]
-)
+NOT_MODELLED: frozenset[str] = frozenset()
 """Names of the dialect that fault with `unsupported_op` when used."""
 
 
@@ -480,6 +455,7 @@ def namespace() -> dict[str, Any]:
         names |= {name: OpFunction(name, maker(name)) for name in group}
     names |= {n: OpFunction(n, _reduction(op)) for n, op in REDUCTION_FUNCTIONS.items()}
     names |= {"copy": OpFunction("copy", copy), "negative": OpFunction("negative", negative)}
+    names |= language_math.NAMES
     return names
 
 

@@ -41,6 +41,31 @@ def _decorator(*args: Any, **kwargs: Any) -> Any:
     return KernelFunction
 
 
+class FrameworkKernel:
+    """Base class of framework integrations; a kernel file may derive from it (spec 1.19)."""
+
+    def dump_config(self, *args: Any, **kwargs: Any) -> Any:
+        """Part of the framework's side."""
+        raise _host_only("FrameworkKernel.dump_config")
+
+
+def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+    """`nki.simulate_kernel`: the vendor's host-side simulator.
+
+    Raises:
+        KernelFault: always; a kernel file is traced here, and its values exist only afterwards.
+    """
+    raise _host_only("nki.simulate_kernel")
+
+
+def _host_only(what: str) -> KernelFault:
+    return KernelFault(
+        "host_call",
+        f"{what} runs kernels on the host, which a kernel file can't do here",
+        hint="remove the call; the kernel is executed by the judge",
+    )
+
+
 class NkiModule(ModuleType):
     """A module whose missing names say whether NKI has them or not."""
 
@@ -82,8 +107,9 @@ def modules() -> dict[str, ModuleType]:
     nki = NkiModule(
         "neuronxcc.nki",
         decorators
+        | {"simulate_kernel": simulate_kernel, "FrameworkKernel": FrameworkKernel}
         | {"language": nl, "isa": nisa, "typing": nt, "compiler": ncc, "tensor": annotation},
-        frozenset({"simulate_kernel", "FrameworkKernel"}),
+        frozenset(),
     )
     root = NkiModule("neuronxcc", {"nki": nki})
     nl.__dict__["par_dim"] = ParDim
