@@ -64,7 +64,7 @@ def test_a_right_kernel_is_ok(backend, task):
     [
         ("def kernel(x):\n    while True:\n        pass", Status.TIMEOUT, "wall_limit"),
         (
-            "def kernel(x):\n    kept = []\n    while True:\n        kept.append(np.zeros(1 << 24))",
+            "def kernel(x):\n    kept = []\n    while True: kept.append(np.zeros(1 << 24))",
             Status.OUT_OF_MEMORY,
             "memory_limit",
         ),
