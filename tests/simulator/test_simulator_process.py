@@ -179,7 +179,11 @@ def children():
     return found
 
 
-def test_a_judgement_over_its_time_is_a_timeout_and_close_leaves_nothing(task):
+def test_a_judgement_over_its_time_is_a_timeout_and_close_leaves_nothing(
+    task, tmp_path, monkeypatch
+):
+    # A folder of this test's own: other test processes make and remove theirs meanwhile.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before_folders, before_children = folders(), children()
     backend = SimulatorBackend("sim-short", TRN1, TRN1_TIMING, judges=1, judge_wall_s=0.02)
     found = evaluate(backend, task, right())

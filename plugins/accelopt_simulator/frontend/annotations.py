@@ -26,6 +26,8 @@ class TensorAnnotation:
     def __getitem__(self, item: Any) -> TensorAnnotation:
         if item is MUTABLE:
             return TensorAnnotation(mutable=True)
+        if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], (list, tuple)):
+            item = item[0]  # `nt.tensor[[8192, 4096], nl.bfloat16]`: a dummy input's shape and type
         return TensorAnnotation(normalize_shape(item), mutable=self.mutable)
 
 
