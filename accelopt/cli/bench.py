@@ -199,7 +199,8 @@ def _show(rows: Sequence[dict[str, Any]], backend: Backend) -> None:
             for row in rows
         ],
         right=["latency", "of peak", "published", "best", "took"],
-        flexible=["shapes"],
+        flexible=["shapes", "task"],
+        optional=["shapes", "took"],
     )
     mean = geometric_mean(rows)
     passed = sum(row["status"] == "ok" for row in rows)

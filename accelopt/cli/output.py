@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+
+# Characters: the widest table a pipe may get.
+UNBOUNDED = 10_000
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -32,13 +36,42 @@ def print_table(
     title: str = "",
     right: Sequence[str] = (),
     flexible: Sequence[str] = (),
+    optional: Sequence[str] = (),
 ) -> None:
-    """A table; only `flexible` columns are folded when the terminal is narrow."""
+    """A table that fits the terminal: `optional` columns are left out in their order, then
+    `flexible` ones folded. In a pipe or a file
+    the table is as wide as it needs to be."""
+    from rich.measure import Measurement
+
+    out = console()
+    dropped: list[str] = []
+    for name in (None, *optional):
+        if name is not None:
+            dropped.append(name)
+        table = _table(columns, rows, title, right, flexible, dropped)
+        width = Measurement.get(out, out.options.update(max_width=UNBOUNDED), table).maximum
+        if width <= out.width or not out.is_terminal:
+            break
+    if not out.is_terminal:
+        # A file or a pipe has no width to respect.
+        out.width = max(width, out.width)
+    out.print(table)
+
+
+def _table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    title: str,
+    right: Sequence[str],
+    flexible: Sequence[str],
+    dropped: Sequence[str],
+) -> Table:
     from rich import box
     from rich.table import Table
 
     table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for name in columns:
+    kept = [index for index, name in enumerate(columns) if name not in dropped]
+    for name in (columns[index] for index in kept):
         table.add_column(
             name,
             justify="right" if name in right else "left",
@@ -46,8 +79,8 @@ def print_table(
             no_wrap=name not in flexible,
         )
     for row in rows:
-        table.add_row(*(_escape(cell) for cell in row))
-    console().print(table)
+        table.add_row(*(_escape(row[index]) for index in kept))
+    return table
 
 
 def print_facts(facts: Mapping[str, str], *, stderr: bool = False) -> None:

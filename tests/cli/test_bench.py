@@ -7,7 +7,9 @@ import io
 import math
 
 import pytest
+from rich.console import Console
 
+from accelopt.cli import output
 from accelopt.cli.bench import COLUMNS, geometric_mean
 from accelopt.plugins import installed
 
@@ -51,6 +53,23 @@ def test_the_table_is_for_people(accelopt):
     assert result.code == 0
     assert "silu@small" in result.out
     assert "1 of 1 ok on sim-trn1" in result.out
+    # In a pipe nothing is folded or cut off, however long the row.
+    (row,) = [line for line in result.out.splitlines() if "silu@small" in line]
+    assert "vector" in row
+    assert row.rstrip().endswith(" s")
+
+
+def test_a_narrow_terminal_loses_whole_columns_in_the_order_given(monkeypatch, capsys):
+    wide, keep = "w" * 50, "k" * 30
+    for width, shown in ((120, {wide, keep, "last"}), (60, {keep, "last"})):
+        monkeypatch.setattr(
+            output,
+            "console",
+            lambda width=width: Console(width=width, force_terminal=True, color_system=None),
+        )
+        output.print_table(["a", "b", "c"], [[keep, wide, "last"]], optional=["b", "c"])
+        (row,) = [line for line in capsys.readouterr().out.splitlines() if keep in line]
+        assert set(row.split()) == shown
 
 
 @pytest.mark.parametrize(
