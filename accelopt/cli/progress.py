@@ -20,7 +20,8 @@ class RunView:
 
     Attributes:
         iteration, iterations: where the run is.
-        evaluations: finished evaluations.
+        attempts: finished attempts; many need no evaluation (no kernel, or a known one).
+        evaluations: evaluations really made by this process.
         planned: attempts this run is expected to make in all.
     """
 
@@ -31,6 +32,7 @@ class RunView:
         self.attempts_per_iteration = attempts_per_iteration
         self.iteration_planned = 0
         self.iteration_done = 0
+        self.attempts = 0
         self.evaluations = 0
         self.running = 0
         self.statuses: Counter[str] = Counter()
@@ -63,8 +65,11 @@ class RunView:
             self.lessons += 1
 
     def _evaluated(self, event: Event) -> None:
-        self.running = max(0, self.running - 1)
-        self.evaluations += 1
+        self.attempts += 1
+        if event.get("cached") is False:
+            # The others were known from the journal, or had no kernel to judge.
+            self.running = max(0, self.running - 1)
+            self.evaluations += 1
         self.iteration_done += 1
         self.statuses[event.get("status", "?")] += 1
         latency = event.get("latency_us")
@@ -116,7 +121,8 @@ class PlainProgress:
             )
         elif kind == "beam_selected":
             self._line(
-                f"iteration {self.view.iteration} done: {self.view.evaluations} evaluations, "
+                f"iteration {self.view.iteration} done: {self.view.attempts} attempts, "
+                f"{self.view.evaluations} evaluations, "
                 f"best {microseconds(self.view.best_us)}, {self.view.model_calls} model calls"
             )
         elif kind in ("warning", "run_stopped") and event.get("message"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from langgraph.runtime import Runtime
 
 from accelopt import slots
@@ -16,8 +18,12 @@ def baseline(state: SearchState, runtime: Runtime[RunContext]) -> SearchState:
     run = runtime.context
     with run.guard():
         source = run.task.baseline
-        run.events.emit("evaluation_started", candidate=slots.BASELINE, iteration=0)
-        judgement = run.pool.evaluate(source)
+        judgement = run.pool.evaluate(
+            source,
+            on_start=partial(
+                run.events.emit, "evaluation_started", candidate=slots.BASELINE, iteration=0
+            ),
+        )
         evaluation = judgement.evaluation
         candidate = Candidate(id=slots.BASELINE, iteration=0, source=source, evaluation=evaluation)
         run.store.save_candidate(candidate)
