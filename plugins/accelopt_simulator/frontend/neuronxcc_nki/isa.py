@@ -305,6 +305,11 @@ def tensor_scalar_reduce(
     )  # fmt: skip
 
 
+def _two_ops(call: str, op0: Any, op1: Any, reverse0: bool, reverse1: bool) -> dict[str, Any]:
+    attrs: dict[str, Any] = {"op0": _alu(op0, call), "op1": _alu(op1, call)}
+    return attrs | {k: True for k, v in (("reverse0", reverse0), ("reverse1", reverse1)) if v}
+
+
 def scalar_tensor_tensor(
     *,
     data: Any,
@@ -321,11 +326,6 @@ def scalar_tensor_tensor(
     """(data op0 operand0) op1 operand1: operand0 scalar or (P, 1), operand1 a tile like data."""
     tile, other = lower.require_tile(data, "data"), lower.require_tile(operand1, "operand1")
     shape = tuple(tile.shape)
-    attrs: dict[str, Any] = {
-        "op0": _alu(op0, "scalar_tensor_tensor"),
-        "op1": _alu(op1, "scalar_tensor_tensor"),
-    }
-    attrs |= {k: True for k, v in (("reverse0", reverse0), ("reverse1", reverse1)) if v}
     return lower.compute(
         "scalar_tensor_tensor",
         [
@@ -335,7 +335,7 @@ def scalar_tensor_tensor(
         ],
         shape=shape,
         dtype=tile.dtype_code if dtype is None else code_of_type(dtype),
-        attrs=attrs,
+        attrs=_two_ops("scalar_tensor_tensor", op0, op1, reverse0, reverse1),
         predicate=lower.mask_predicate(mask, shape),
     )
 
@@ -356,11 +356,6 @@ def tensor_tensor_scan(
     """Per partition: s = op1(op0(data0[i], s), data1[i]), starting from `initial`."""
     x, y = lower.require_tile(data0, "data0"), lower.require_tile(data1, "data1")
     shape = tuple(x.shape)
-    attrs: dict[str, Any] = {
-        "op0": _alu(op0, "tensor_tensor_scan"),
-        "op1": _alu(op1, "tensor_tensor_scan"),
-    }
-    attrs |= {k: True for k, v in (("reverse0", reverse0), ("reverse1", reverse1)) if v}
     return lower.compute(
         "tensor_tensor_scan",
         [
@@ -370,7 +365,7 @@ def tensor_tensor_scan(
         ],
         shape=shape,
         dtype=promote(x.dtype_code, y.dtype_code) if dtype is None else code_of_type(dtype),
-        attrs=attrs,
+        attrs=_two_ops("tensor_tensor_scan", op0, op1, reverse0, reverse1),
         predicate=lower.mask_predicate(mask, shape),
     )
 
