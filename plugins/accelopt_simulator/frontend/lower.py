@@ -714,9 +714,17 @@ def matmul(
 
 
 def transpose(
-    data: Any, *, dtype: Any = None, mask: Any = None, engine: Engine = Engine.UNKNOWN
+    data: Any,
+    *,
+    dtype: Any = None,
+    mask: Any = None,
+    engine: Engine = Engine.UNKNOWN,
+    implied: bool = False,
 ) -> Tile:
-    """One `nc_transpose`: (P, F) to (F, P); tensor engine into PSUM, vector engine into SBUF."""
+    """One `nc_transpose`: (P, F) to (F, P); tensor engine into PSUM, vector engine into SBUF.
+
+    `implied` marks one that no line of the kernel asks for (the compiler repeats those).
+    """
     tile = require_tile(data, "data")
     if tile.ndim != 2:
         raise KernelFault(
@@ -738,6 +746,7 @@ def transpose(
         dtype=out,
         space=Space.PSUM if engine is Engine.TENSOR else Space.SBUF,
         engine=engine,
+        attrs={"implied": True} if implied else {},
         predicate=mask_predicate(mask, (rows, columns)),
     )
 

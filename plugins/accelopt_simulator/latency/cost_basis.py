@@ -56,11 +56,20 @@ class Cost:
         engine: where it runs.
         busy_ns: how long it holds the engine, per instance.
         latency_ns: from the end of that until a dependent may start.
+        descriptors: contiguous pieces that a DMA is made of, per instance; None for others.
     """
 
     engine: Engine
     busy_ns: Floats
     latency_ns: float
+    descriptors: Floats | None = None
+
+
+def dma_cost(timing: Timing, descriptors: Floats, total_bytes: Floats) -> Cost:
+    """DMA of some bytes in some contiguous pieces, spread over all engines."""
+    row = descriptors / timing.dma_engines * timing.dma_row_ns
+    stream = total_bytes / timing.dma_engines / timing.dma_engine_bytes_per_ns
+    return Cost(Engine.DMA, row + stream, timing.dma_latency_ns, descriptors)
 
 
 Rule = Callable[[CostInput], Cost]
@@ -70,21 +79,21 @@ def vector_cost(c: CostInput, factor: float, extra_cycles: float = 0.0) -> Cost:
     """Vector engine: `factor` cycles per element of a partition."""
     t = c.timing
     cycles = np.maximum(t.min_cycles, factor * c.free * c.stride_factor()) + extra_cycles
-    return Cost(Engine.VECTOR, cycles / t.dve_ghz + t.dve_overhead_ns, t.dve_latency_ns)
+    return Cost(Engine.VECTOR, cycles / t.dve_ghz + t.dve_overhead_ns, t.result_latency_ns)
 
 
 def scalar_cost(c: CostInput, extra_cycles: float = 0.0) -> Cost:
     """Scalar engine: a cycle per element of a partition."""
     t = c.timing
     cycles = np.maximum(t.min_cycles, c.free * c.stride_factor()) + extra_cycles
-    return Cost(Engine.SCALAR, cycles / t.act_ghz + t.act_overhead_ns, t.act_latency_ns)
+    return Cost(Engine.SCALAR, cycles / t.act_ghz + t.act_overhead_ns, t.result_latency_ns)
 
 
 def gpsimd_cost(c: CostInput) -> Cost:
     """GpSimd engine: start-up and a cycle per element of a partition."""
     t = c.timing
     cycles = t.pool_start_cycles + c.free * c.stride_factor()
-    return Cost(Engine.GPSIMD, cycles / t.pool_ghz, t.dve_latency_ns)
+    return Cost(Engine.GPSIMD, cycles / t.pool_ghz, t.result_latency_ns)
 
 
 def by_engine_cost(c: CostInput, default: Engine, factor: float, extra: float = 0.0) -> Cost:

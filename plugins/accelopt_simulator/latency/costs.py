@@ -18,6 +18,7 @@ from accelopt_simulator.latency.cost_basis import (
     CostInput,
     Rule,
     by_engine_cost,
+    dma_cost,
     scalar_cost,
     vector_cost,
 )
@@ -111,10 +112,10 @@ def _dma(c: CostInput) -> Cost:
     run = min(r.contiguous_elements() for r in (dst, src))
     run = min(run, max(1, dst.free_elements))
     elements = c.rows * c.free
-    descriptors = np.ceil(elements / run)
-    bytes_each = elements / np.maximum(1, descriptors) * max(dst.itemsize, src.itemsize)
-    busy = descriptors / t.dma_engines * (t.dma_row_ns + bytes_each / t.dma_engine_bytes_per_ns)
-    return Cost(Engine.DMA, busy, t.dma_latency_ns)
+    itemsize = max(dst.itemsize, src.itemsize)
+    # A long run is moved in packets; a part of a packet more costs in proportion.
+    pieces = np.ceil(elements / run) * max(1.0, run * itemsize / t.dma_packet_bytes)
+    return dma_cost(t, pieces, elements * itemsize)
 
 
 RULES: MappingProxyType[str, Rule] = MappingProxyType(

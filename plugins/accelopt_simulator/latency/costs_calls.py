@@ -15,6 +15,7 @@ from accelopt_simulator.latency.cost_basis import (
     CostInput,
     Floats,
     Rule,
+    dma_cost,
     gpsimd_cost,
     vector_cost,
 )
@@ -41,7 +42,7 @@ def _select(c: CostInput) -> Cost:
 
 def _gpsimd_cycles(c: CostInput, cycles: Floats) -> Cost:
     busy = (c.timing.pool_start_cycles + cycles) / c.timing.pool_ghz
-    return Cost(Engine.GPSIMD, busy, c.timing.dve_latency_ns)
+    return Cost(Engine.GPSIMD, busy, c.timing.result_latency_ns)
 
 
 def _partition_reduce(c: CostInput) -> Cost:
@@ -66,10 +67,9 @@ def _local_gather(c: CostInput) -> Cost:
 def _dma_transpose(c: CostInput) -> Cost:
     # [prior] one descriptor per element: the documentation says that a transposing DMA loses most
     # of the bandwidth, and gives no figure.
-    t = c.timing
     itemsize = max(c.regions["dst"].itemsize, c.regions["src"].itemsize)
-    each = t.dma_row_ns + itemsize / t.dma_engine_bytes_per_ns
-    return Cost(Engine.DMA, c.rows * c.free / t.dma_engines * each, t.dma_latency_ns)
+    elements = c.rows * c.free
+    return dma_cost(c.timing, elements, elements * itemsize)
 
 
 RULES: MappingProxyType[str, Rule] = MappingProxyType(

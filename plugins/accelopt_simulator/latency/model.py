@@ -20,7 +20,7 @@ from accelopt_simulator.latency.capacity import occupancy
 from accelopt_simulator.latency.counters import count
 from accelopt_simulator.latency.dependences import find_dependences
 from accelopt_simulator.latency.generations import fresh_tile_loops
-from accelopt_simulator.latency.reuse import repeated_loads
+from accelopt_simulator.latency.old_reuse import repeated_loads
 from accelopt_simulator.latency.schedule import Schedule, simulate
 from accelopt_simulator.latency.stream import InstructionInstances, expand, program_order
 from accelopt_simulator.trace.analysis import Analysis

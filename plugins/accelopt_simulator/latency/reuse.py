@@ -1,63 +1,158 @@
-"""Repeated loads that the compiler keeps on chip.
+"""What the compiler does not do twice: repeated loads and computations, and work nobody reads.
 
-The real compiler removes a load of a region that was loaded before, as long as the kept tiles fit.
-The
-rule here is all or nothing per load instruction: its distinct tiles, together with what else lives
-on chip, must fit the part of SBUF that the compiler is seen to use for it.
+Seen in the published counters: repeated loads, explicit transposes and copies are dropped even
+across loop nests when the tiles to be kept fit SBUF; transposes that `nl.matmul` implies are not; a
+broadcast is only hoisted when it never changes. A sequential loop is compiled one iteration at a
+time, so only one iteration's tiles count.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from accelopt_simulator.hardware import Timing
-from accelopt_simulator.latency.stream import InstructionInstances, is_load
-from accelopt_simulator.trace.schema import Space, TensorRole, Trace
+from accelopt_simulator.latency.program import Program
+from accelopt_simulator.latency.values import equal_tiles
+from accelopt_simulator.trace.schema import Space
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
-def repeated_loads(
-    trace: Trace,
-    instances: list[InstructionInstances],
-    working_set_bytes: int,
-    timing: Timing,
-) -> dict[int, NDArray[np.bool_]]:
-    """Instruction -> which of its instances reload a region that is still on chip.
+def without_repeats(program: Program, keep_bytes: float) -> Program:
+    """The program with equal tiles merged where that is worth its space, and dead work removed.
 
     Args:
-        trace: the trace.
-        instances: expanded instructions.
-        working_set_bytes: bytes per partition of the other tiles, copies included.
-        timing: constants.
+        program: as written.
+        keep_bytes: bytes per partition that the tiles of one merged group may take.
     """
-    written = {
-        region.storage
-        for item in instances
-        for _, region, write, _ in item.operands
-        if write and region.space is Space.HBM
-    }
-    room = timing.sbuf_keep_bytes - working_set_bytes
-    result: dict[int, NDArray[np.bool_]] = {}
-    for item in instances:
-        if trace.attr(item.instruction).get("in_place_argument") is True:
-            # A mutable parameter is the same memory before and after: nothing moves.
-            result[item.instruction] = np.ones(len(item.alive), dtype=bool)
+    merged = _mergers(program, equal_tiles(program), keep_bytes)
+    tiles = program.operand_tile.copy()
+    reads = ~program.operand_write & (tiles >= 0)
+    tiles[reads] = merged[tiles[reads]]
+    return drop_useless(replace(program, operand_tile=tiles))
+
+
+def drop_useless(program: Program) -> Program:
+    """The program without instances whose results nobody reads."""
+    alive = _needed(
+        program.has_effect,
+        program.adds,
+        program.operand_start,
+        program.operand_tile,
+        program.operand_write,
+        program.operand_box,
+        program.tile_space,
+    )
+    return select(program, alive)
+
+
+def _mergers(program: Program, equal: Ints, keep_bytes: float) -> Ints:
+    """For each tile, the tile to read instead of it."""
+    count = len(equal)
+    merged = np.arange(count)
+    first = _first_writer(program)
+    broadcast = np.zeros(count, dtype=np.bool_)
+    broadcast[program.broadcast_tiles] = True
+    repeated = (equal != merged) & (program.tile_space == Space.SBUF)
+    family = program.tile_storage[equal]
+    for group in np.unique(family[repeated]):
+        members = np.flatnonzero((family == group) & (program.tile_space == Space.SBUF))
+        members = members[np.argsort(first[members], kind="stable")]
+        leaders = equal[members]
+        distinct, where = np.unique(leaders, return_inverse=True)
+        if broadcast[members].any() and len(distinct) > 1:
             continue
-        if not is_load(item) or any(role.startswith("index") for role, _, _, _ in item.operands):
+        size = program.tile_bytes[members[0]]
+        ordinal = np.arange(len(members))
+        previous = np.full(len(members), -1)
+        by_leader = np.lexsort((ordinal, where))
+        same = where[by_leader][1:] == where[by_leader][:-1]
+        previous[by_leader[1:][same]] = by_leader[:-1][same]
+        gap = (ordinal - previous)[previous >= 0].max() * size
+        epochs = program.sequential_epoch[first[distinct]]
+        together = np.unique(epochs, return_counts=True)[1].max() * size
+        if min(gap, together) <= keep_bytes:
+            merged[members] = leaders
+    return merged
+
+
+def _first_writer(program: Program) -> Ints:
+    first = np.full(len(program.tile_storage), len(program), dtype=np.int64)
+    instance = np.repeat(np.arange(len(program)), np.diff(program.operand_start))
+    writes = program.operand_write & (program.operand_tile >= 0)
+    np.minimum.at(first, program.operand_tile[writes], instance[writes])
+    return np.minimum(first, len(program) - 1)
+
+
+def select(program: Program, alive: Bools) -> Program:
+    """The program with only some of its instances."""
+    counts = np.diff(program.operand_start)
+    rows = np.repeat(alive, counts)
+    return replace(
+        program,
+        item=program.item[alive],
+        row=program.row[alive],
+        engine=program.engine[alive],
+        signature=program.signature[alive],
+        pure=program.pure[alive],
+        is_load=program.is_load[alive],
+        has_effect=program.has_effect[alive],
+        adds=program.adds[alive],
+        added=program.added[alive],
+        sequential_epoch=program.sequential_epoch[alive],
+        bytes=program.bytes[alive],
+        descriptors=program.descriptors[alive],
+        operand_start=np.concatenate(([0], np.cumsum(counts[alive]))).astype(np.int64),
+        operand_tile=program.operand_tile[rows],
+        operand_write=program.operand_write[rows],
+        operand_box=program.operand_box[rows],
+    )
+
+
+@njit(cache=True)
+def _needed(has_effect, adds, start, tiles, writes, box, space):
+    """Which instances somebody reads, going backwards; a write of a whole tile ends the need."""
+    count = len(has_effect)
+    num_tiles = len(space)
+    extent = np.empty((num_tiles, 4), dtype=np.int64)
+    extent[:, 0] = 2**62
+    extent[:, 1] = -(2**62)
+    extent[:, 2] = 2**62
+    extent[:, 3] = -(2**62)
+    for k in range(len(tiles)):
+        tile = tiles[k]
+        if tile >= 0:
+            extent[tile, 0] = min(extent[tile, 0], box[k, 0])
+            extent[tile, 1] = max(extent[tile, 1], box[k, 1])
+            extent[tile, 2] = min(extent[tile, 2], box[k, 2])
+            extent[tile, 3] = max(extent[tile, 3], box[k, 3])
+    needed = np.zeros(num_tiles, dtype=np.bool_)
+    alive = np.zeros(count, dtype=np.bool_)
+    for i in range(count - 1, -1, -1):
+        keep = has_effect[i]
+        for k in range(start[i], start[i + 1]):
+            tile = tiles[k]
+            if tile >= 0 and writes[k]:
+                keep = keep or needed[tile]
+        alive[i] = keep
+        if not keep:
             continue
-        source = next(r for role, r, _, _ in item.operands if role == "src")
-        if source.storage in written or trace.tensor_role[source.storage] == TensorRole.OUTPUT:
-            continue
-        box = next(b for role, _, _, b in item.operands if role == "src")
-        keys = np.stack([np.broadcast_to(c, len(item.alive)) for c in (box[3], box[4])])
-        _, first = np.unique(keys, axis=1, return_index=True)
-        distinct = len(first)
-        if distinct == len(item.alive):
-            continue
-        tile_bytes = int(source.itemsize * np.max(item.free))
-        if distinct * tile_bytes <= room:
-            again = np.ones(len(item.alive), dtype=bool)
-            again[first] = False
-            result[item.instruction] = again
-            room -= distinct * tile_bytes
-    return result
+        for k in range(start[i], start[i + 1]):
+            tile = tiles[k]
+            if tile >= 0 and writes[k] and not adds[i]:
+                if (
+                    box[k, 0] <= extent[tile, 0]
+                    and box[k, 1] >= extent[tile, 1]
+                    and box[k, 2] <= extent[tile, 2]
+                    and box[k, 3] >= extent[tile, 3]
+                ):
+                    needed[tile] = False
+        for k in range(start[i], start[i + 1]):
+            tile = tiles[k]
+            if tile >= 0 and not writes[k]:
+                needed[tile] = True
+    return alive

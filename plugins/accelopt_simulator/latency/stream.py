@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accelopt_simulator.hardware import Timing
-from accelopt_simulator.isa import DMA_OPS, OPS
+from accelopt_simulator.isa import OPS
 from accelopt_simulator.latency.costs import RULES, CostInput
+from accelopt_simulator.latency.placement import placed_in_psum
 from accelopt_simulator.latency.regions import Region, boxes, region_of
 from accelopt_simulator.trace.analysis import Analysis
 from accelopt_simulator.trace.schema import Engine, OperandKind, Space
@@ -35,6 +36,7 @@ class InstructionInstances:
         attrs: its attributes.
         engine: where it runs.
         busy_ns, latency_ns: its cost.
+        descriptors: contiguous pieces of a DMA, else 0.
         rows, free: extents after masking.
         alive: false where a predicate switches the instance off.
         key: sort key columns (position, iteration, position, iteration, ...), most significant
@@ -49,6 +51,7 @@ class InstructionInstances:
     engine: Engine
     busy_ns: Floats
     latency_ns: float
+    descriptors: Floats
     rows: Floats
     free: Floats
     alive: NDArray[np.bool_]
@@ -67,10 +70,49 @@ def expand(analysis: Analysis, timing: Timing) -> list[InstructionInstances]:
     total = sum(analysis.instances(int(loop)) for loop in analysis.innermost)
     if total > MAX_INSTANCES:
         raise TooManyInstancesError(f"{total} instruction instances, at most {MAX_INSTANCES}")
-    return [_expand_one(analysis, timing, i) for i in range(trace.num_instructions)]
+    placed = placed_in_psum(analysis)
+    items = []
+    for instruction in range(trace.num_instructions):
+        item = _expand_one(analysis, timing, instruction, placed)
+        items.append(item)
+        if _needs_move(analysis, item):
+            items.append(_move(item, timing))
+    return items
 
 
-def _expand_one(analysis: Analysis, timing: Timing, instruction: int) -> InstructionInstances:
+def _needs_move(analysis: Analysis, item: InstructionInstances) -> bool:
+    """Whether a two-input instruction writes other partitions than it reads.
+
+    Operands of one need compatible placement; the compiler computes in place and adds a copy [doc;
+    the published rope counters show two scalar-engine copies per tile where the source has one].
+    """
+    if item.op != "tensor_tensor":
+        return False
+    start = {role: box[1] for role, _, _, box in item.operands}
+    dst = next(region for role, region, _, _ in item.operands if role == "dst")
+    return dst.space is Space.SBUF and bool(np.any(start["dst"] != start["data1"]))
+
+
+def _move(item: InstructionInstances, timing: Timing) -> InstructionInstances:
+    """The copy that follows such an instruction, in place of its result."""
+    result = [operand for operand in item.operands if operand[0] == "dst"]
+    source = [("src", region, False, box) for _, region, _, box in result]
+    cycles = np.maximum(timing.min_cycles, item.free)
+    return replace(
+        item,
+        op="tensor_copy",
+        attrs={"accumulate": True},
+        engine=Engine.SCALAR,
+        busy_ns=cycles / timing.act_ghz + timing.act_overhead_ns,
+        latency_ns=timing.result_latency_ns,
+        key=[*item.key[:-1], item.key[-1] + 1],
+        operands=[*source, *result],
+    )
+
+
+def _expand_one(
+    analysis: Analysis, timing: Timing, instruction: int, placed: frozenset[int]
+) -> InstructionInstances:
     trace = analysis.trace
     spec = OPS[trace.ops[trace.ins_op[instruction]]]
     chain = analysis.loops_of(instruction)
@@ -83,6 +125,8 @@ def _expand_one(analysis: Analysis, timing: Timing, instruction: int) -> Instruc
         if kind is not OperandKind.ACCESS:
             continue
         region = region_of(analysis, ref)
+        if region.storage in placed:
+            region = replace(region, space=Space.PSUM)
         regions[role] = region
         dtypes[role] = int(trace.tensor_dtype[region.tensor])
         written = role in spec.writes or role.startswith("reduce_res")
@@ -107,6 +151,7 @@ def _expand_one(analysis: Analysis, timing: Timing, instruction: int) -> Instruc
         engine=cost.engine,
         busy_ns=np.broadcast_to(cost.busy_ns, count),
         latency_ns=cost.latency_ns,
+        descriptors=np.broadcast_to(0.0 if cost.descriptors is None else cost.descriptors, count),
         rows=rows,
         free=free,
         alive=alive,
@@ -143,9 +188,10 @@ def _key(
 ) -> list[Ints]:
     columns: list[Ints] = []
     for loop in chain:
-        columns.append(np.full(count, analysis.trace.loop_first[loop], dtype=np.int64))
+        columns.append(np.full(count, 2 * analysis.trace.loop_first[loop], dtype=np.int64))
         columns.append(loops[loop])
-    columns.append(np.full(count, instruction, dtype=np.int64))
+    # Even positions are the kernel's instructions, odd ones what the compiler adds behind them.
+    columns.append(np.full(count, 2 * instruction, dtype=np.int64))
     return columns
 
 
@@ -169,10 +215,3 @@ def program_order(instances: list[InstructionInstances]) -> tuple[Ints, Ints]:
     # a loop's position is that of its first instruction, which itself carries a longer key.
     order = np.lexsort(columns[::-1])
     return which[order], within[order]
-
-
-def is_load(item: InstructionInstances) -> bool:
-    """Whether an instruction reads HBM by DMA."""
-    return item.op in DMA_OPS and any(
-        role == "src" and region.space is Space.HBM for role, region, _, _ in item.operands
-    )

@@ -269,7 +269,7 @@ def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwa
     if not transpose_x:
         swap = {("axis", 0): Affine.var(("axis", 1)), ("axis", 1): Affine.var(("axis", 0))}
         masked = tuple(tuple((a.substitute(swap), c) for a, c in clause) for clause in left.mask)
-        left = lower.transpose(without_mask(left))
+        left = lower.transpose(without_mask(left), implied=True)
         left.fresh, left.mask = None, masked
     return lower.matmul(left, y, mask=mask)
 

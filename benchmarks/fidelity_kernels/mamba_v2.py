@@ -1,0 +1,51 @@
+"""Selective state space scan, channels outermost, after the description of the AWS tutorial's v2.
+
+The mathematics is that of `mamba_v1`. Loops: batch > tile of 128 channels > state; tiles are 128 x
+the whole sequence. delta and u are read once per channel tile and serve all states; there is one
+sum at a time.
+"""
+
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+
+
+@nki.jit
+def kernel(delta, u, A, B, C):
+    batches, channels, steps = delta.shape
+    states = A.shape[1]
+    rows = nl.tile_size.pmax
+    assert channels % rows == 0
+
+    out = nl.ndarray(delta.shape, dtype=delta.dtype, buffer=nl.shared_hbm)
+
+    for batch in nl.affine_range(batches):
+        for tile in nl.affine_range(channels // rows):
+            top = tile * rows
+            total = nl.zeros((nl.par_dim(rows), steps), dtype=delta.dtype)
+            delta_tile = nl.load(delta[batch, top : top + rows, 0:steps])
+            u_tile = nl.load(u[batch, top : top + rows, 0:steps])
+
+            for s in nl.affine_range(states):
+                rate = nl.load(A[top : top + rows, s])
+                decay = nisa.activation(op=nl.exp, data=delta_tile, scale=rate)
+
+                inflow = nl.load(B[batch, s : s + 1, 0:steps])
+                drive = nisa.tensor_tensor(delta_tile, u_tile, op=nl.multiply)
+                drive_s = nisa.tensor_tensor(
+                    drive, inflow.broadcast_to((rows, steps)), op=nl.multiply
+                )
+
+                hidden = nisa.tensor_tensor_scan(
+                    decay, drive_s, initial=0, op0=nl.multiply, op1=nl.add
+                )
+
+                outflow = nl.load(C[batch, s : s + 1, 0:steps])
+                share = nisa.tensor_tensor(
+                    hidden, outflow.broadcast_to((rows, steps)), op=nl.multiply
+                )
+                total[0:rows, 0:steps] += share
+
+            nl.store(out[batch, top : top + rows, 0:steps], value=total[0:rows, 0:steps])
+
+    return out

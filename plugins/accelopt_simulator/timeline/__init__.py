@@ -1,0 +1,1 @@
+"""Pictures of a predicted execution: a trace for Perfetto, and a drawing."""
