@@ -132,12 +132,15 @@ class Evaluation(_Frozen):
         source_sha256: content hash of the kernel source.
         trace_hash: content hash of the trace; empty when there is none.
         latency_us: device time in microseconds, fixed overhead included; None when not measured.
+        latency_low_us, latency_high_us: interval that a predicted latency comes with; None when it
+            was measured, or has none.
         profile: counters; None when not measured.
         bound: what bounds the latency (`dma`, `tensor`, `vector`, `scalar`, `gpsimd`, `latency`).
         seeds: one entry per input seed that was tried; the first failing one is the last.
         diagnostics: findings, errors first.
         features: named numbers that describe the kernel (for the embedder).
         line_facts: short facts by source line (for prompts).
+        explanation: where the time goes, as short text (for prompts).
         calibration: version of the cost model, for example `uncalibrated-1`.
         notes: what a reader must know about the figures.
         elapsed_s: wall time of the evaluation in seconds.
@@ -149,12 +152,15 @@ class Evaluation(_Frozen):
     source_sha256: str
     trace_hash: str = ""
     latency_us: float | None = None
+    latency_low_us: float | None = None
+    latency_high_us: float | None = None
     profile: Profile | None = None
     bound: str = ""
     seeds: tuple[SeedResult, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     features: dict[str, float] = {}
     line_facts: dict[int, str] = {}
+    explanation: str = ""
     calibration: str = ""
     notes: tuple[str, ...] = ()
     elapsed_s: float = 0.0

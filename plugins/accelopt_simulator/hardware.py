@@ -70,7 +70,6 @@ class Timing:
         reciprocal_factor: vector cycles per element of fp32 reciprocal [meas about 2; doc says 8].
         dma_engines: DMA engines of a core [doc].
         dma_row_ns: per contiguous row, per engine [meas 30-35].
-        dma_packet_bytes: longer rows are moved in packets of this size [doc: 4 KiB by default].
         dma_engine_bytes_per_ns: per engine [meas 18.8 on trn1; from a screenshot 24.5 on trn2].
         dma_latency_ns: from the last byte to the first consumer [img about 2 us].
         pe_latency_ns: matmul result latency seen by dependents [prior; img 188 ns event for 128 columns].
@@ -84,6 +83,8 @@ class Timing:
         keep_bytes: per partition, what the allocator keeps in SBUF [meas about 150 KiB, from spill bytes].
         window: computing instructions that may run ahead of the oldest unfinished one [fitted].
         dma_window: the same for transfers [prior].
+        removes_repeats: 1 when the compiler drops repeated loads and computations (`neuronxcc` does; the
+            compiler of the `nki` dialect performs few transformations [doc]).
         sequential_barrier: 1 when the loads of a sequential loop's next iteration start after the
             computing of this one, 0 when they overlap [fitted switch; seen in rope].
         overhead_us: fixed overhead of a profiled run [meas about 95].
@@ -108,7 +109,6 @@ class Timing:
     reciprocal_factor: int = 2
     dma_engines: int = 16
     dma_row_ns: float
-    dma_packet_bytes: int = 4096
     dma_engine_bytes_per_ns: float
     dma_latency_ns: float
     pe_latency_ns: float = 200.0
@@ -120,6 +120,7 @@ class Timing:
     keep_bytes: float = 156 * 1024
     window: int = 20
     dma_window: int = 160
+    removes_repeats: int = 1
     sequential_barrier: int = 1
     overhead_us: float = 95.0
     log_error: float = 0.3
@@ -157,3 +158,6 @@ TRN2_TIMING = Timing(
     peak_flops_bandwidth_ratio=217.0,
     hfu_peak_flops_per_s=78.6432e12,
 )
+
+DEVICES = {"trn1": TRN1, "trn2": TRN2}
+PRIORS = {"trn1": TRN1_TIMING, "trn2": TRN2_TIMING}

@@ -160,7 +160,7 @@ class Judge:
         if Stage.LATENCY in stages:
             check_work(trace, analysis)
             try:
-                report = estimate_latency(trace, self.device, self.timing)
+                report = estimate_latency(trace, self.device, self.timing, task.work)
             except TooManyInstancesError as error:
                 raise WorkLimitError(str(error)) from error
         results: tuple[SeedResult, ...] = ()
@@ -288,12 +288,15 @@ def to_evaluation(
         source_sha256=source_sha256,
         trace_hash=verdict.trace_hash,
         latency_us=None if report is None else report.latency_us,
+        latency_low_us=None if report is None else report.low_us,
+        latency_high_us=None if report is None else report.high_us,
         profile=profile,
         bound="" if report is None else report.bound,
         seeds=verdict.seeds,
         diagnostics=verdict.diagnostics,
         features={} if report is None else report.features,
         line_facts={} if report is None else report.line_facts,
+        explanation="" if report is None else report.explanation,
         calibration=calibration if report is not None else "",
         notes=() if report is None else report.notes,
         elapsed_s=round(time.monotonic() - started, 4),

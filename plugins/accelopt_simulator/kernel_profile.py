@@ -139,15 +139,22 @@ class KernelProfile:
 
 
 def profile_of(
-    prediction: Prediction, work: Work, device: DeviceSpec, source_text: str
+    prediction: Prediction,
+    work: Work | None,
+    device: DeviceSpec,
+    source_text: str,
+    *,
+    what_if: bool = True,
 ) -> KernelProfile:
     """The profile of a prediction.
 
     Args:
         prediction: what the latency model says.
-        work: what the task cannot avoid; its useful FLOPs are held against the roofline.
+        work: what the task cannot avoid; its useful FLOPs are held against the roofline. None: not
+            known.
         device: what the kernel is for.
         source_text: the kernel file.
+        what_if: whether to predict the changed runs too.
     """
     execution, counters = prediction.execution, prediction.profile
     times = engine_times(execution)
@@ -158,13 +165,15 @@ def profile_of(
         latency_us=prediction.latency_us,
         low_us=prediction.low_us,
         high_us=prediction.high_us,
-        peak_latency_us=roofline_latency_us(work, device),
+        peak_latency_us=None if work is None else roofline_latency_us(work, device),
         bound=bound(times),
         engine_times={name: _scaled_times(part, scale) for name, part in times.items()},
         lines=tuple(_scaled_share(share, scale) for share in line_table(execution)),
-        what_if=tuple(prediction.what_if()),
+        what_if=tuple(prediction.what_if()) if what_if else (),
         spills=dict(prediction.spills),
-        roofline=roofline_position(
+        roofline=None
+        if work is None
+        else roofline_position(
             float(work.matmul_flops or work.vector_flops),
             moved,
             prediction.latency_us,

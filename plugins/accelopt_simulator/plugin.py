@@ -10,24 +10,31 @@ from accelopt import Backend, hookimpl
 
 def _trn1() -> Backend:
     from accelopt_simulator.backend import SimulatorBackend
-    from accelopt_simulator.hardware import TRN1, TRN1_TIMING
+    from accelopt_simulator.hardware import TRN1
+    from accelopt_simulator.latency.calibration import timing_for
 
-    return SimulatorBackend("sim-trn1", TRN1, TRN1_TIMING)
+    return SimulatorBackend("sim-trn1", TRN1, timing_for("trn1"))
 
 
 def _trn2() -> Backend:
     from accelopt_simulator.backend import SimulatorBackend
-    from accelopt_simulator.hardware import TRN2, TRN2_TIMING
+    from accelopt_simulator.hardware import TRN2
+    from accelopt_simulator.latency.calibration import timing_for
 
-    return SimulatorBackend("sim-trn2", TRN2, TRN2_TIMING)
+    return SimulatorBackend("sim-trn2", TRN2, timing_for("trn2"))
 
 
 @hookimpl
 def register_commands(register: Callable[[str, Callable[..., Any]], None]) -> None:
-    """`accelopt trace`."""
+    """`accelopt trace`, `profile`, `timeline` and `calibrate`."""
+    from accelopt_simulator.calibrate_command import calibrate
     from accelopt_simulator.commands import trace
+    from accelopt_simulator.profile_commands import profile, timeline
 
     register("trace", trace)
+    register("profile", profile)
+    register("timeline", timeline)
+    register("calibrate", calibrate)
 
 
 @hookimpl

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from accelopt.device import DeviceSpec
 from accelopt_simulator.hardware import Timing
 from accelopt_simulator.latency.cost_basis import dma_cost
+from accelopt_simulator.latency.interchange import exchange, exchanged_loops
 from accelopt_simulator.latency.program import Program, build_program
 from accelopt_simulator.latency.queues import Schedule, run_queues
-from accelopt_simulator.latency.reuse import without_repeats
+from accelopt_simulator.latency.reuse import mergers, without_repeats
 from accelopt_simulator.latency.sinking import sink_large_loads
 from accelopt_simulator.latency.spill import Kind, Residences, reside
 from accelopt_simulator.latency.stream import InstructionInstances, expand
@@ -70,7 +71,17 @@ def compile_trace(analysis: Analysis, device: DeviceSpec, timing: Timing) -> Com
     """
     items = expand(analysis, timing)
     program = build_program(analysis, items)
-    program = without_repeats(program, device.sbuf_bytes_per_partition)
+    if timing.removes_repeats:
+        merged = mergers(program, device.sbuf_bytes_per_partition)
+        pairs = exchanged_loops(analysis, items, program, merged)
+        if pairs:
+            groups = program.tile_storage[merged[merged != np.arange(len(merged))]]
+            items = exchange(analysis, items, pairs)
+            program = build_program(analysis, items)
+            merged = mergers(
+                program, device.sbuf_bytes_per_partition, frozenset(groups.tolist())
+            )
+        program = without_repeats(program, merged)
     program = sink_large_loads(program, items, timing.keep_bytes)
     residences = reside(program, timing.keep_bytes)
     is_instance = residences.kind == Kind.INSTANCE
@@ -114,10 +125,8 @@ def durations(
     latency[instances] = latency_of[residences.subject[instances]]
     events, tiles = compiled.moved_tiles()
     partitions, size = program.tile_partitions[tiles], program.tile_bytes[tiles]
-    spilled = partitions * np.maximum(1.0, size / timing.dma_packet_bytes)
-    fetched = program.tile_fetch_descriptors[tiles]
     again = residences.kind[events] == Kind.REFETCH
-    descriptors = np.where(again, fetched, spilled)
+    descriptors = np.where(again, program.tile_fetch_descriptors[tiles], partitions)
     busy[events] = dma_cost(timing, descriptors, partitions * size).busy_ns
     return busy, latency
 

@@ -113,9 +113,7 @@ def _dma(c: CostInput) -> Cost:
     run = min(run, max(1, dst.free_elements))
     elements = c.rows * c.free
     itemsize = max(dst.itemsize, src.itemsize)
-    # A long run is moved in packets; a part of a packet more costs in proportion.
-    pieces = np.ceil(elements / run) * max(1.0, run * itemsize / t.dma_packet_bytes)
-    return dma_cost(t, pieces, elements * itemsize)
+    return dma_cost(t, np.ceil(elements / run), elements * itemsize)
 
 
 RULES: MappingProxyType[str, Rule] = MappingProxyType(

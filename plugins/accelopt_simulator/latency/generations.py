@@ -8,10 +8,10 @@ from accelopt_simulator.trace.schema import Space
 
 
 def fresh_tile_loops(analysis: Analysis) -> dict[int, int]:
-    """On-chip storage tensor -> deepest loop at whose every iteration all its tiles are fresh.
+    """On-chip storage tensor -> deepest loop at whose every iteration its tiles are fresh.
 
-    That is the loop the tensor is declared in, or the deepest loop that alone indexes a block
-    dimension, provided that no block dimension remains that other loops index.
+    That is the loop the tensor is declared in (-1: none), or the deepest loop that alone indexes a
+    block dimension, provided that no block dimension remains that other loops index.
     """
     trace = analysis.trace
     result: dict[int, int] = {}
@@ -20,6 +20,7 @@ def fresh_tile_loops(analysis: Analysis) -> dict[int, int]:
             continue
         folded = folded_dimensions(analysis, tensor)
         blocks = [d for d in range(int(trace.tensor_par_dim[tensor])) if trace.shape(tensor)[d] > 1]
-        if all(d in folded for d in blocks):
-            result[tensor] = max(*folded.values(), int(trace.tensor_scope[tensor]), -1)
+        scope = int(trace.tensor_scope[tensor])
+        alone = all(d in folded for d in blocks)
+        result[tensor] = max(*folded.values(), scope, -1) if alone else scope
     return result

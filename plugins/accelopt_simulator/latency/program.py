@@ -85,6 +85,14 @@ class Program:
     def __len__(self) -> int:
         return len(self.item)
 
+    def first_writer(self) -> Ints:
+        """The first instance that writes each tile (the last of all for one that nobody writes)."""
+        first = np.full(len(self.tile_storage), len(self), dtype=np.int64)
+        instance = np.repeat(np.arange(len(self)), np.diff(self.operand_start))
+        writes = self.operand_write
+        np.minimum.at(first, self.operand_tile[writes], instance[writes])
+        return np.minimum(first, len(self) - 1)
+
 
 def build_program(analysis: Analysis, instances: list[InstructionInstances]) -> Program:
     """Flatten expanded instructions; instances that a predicate switches off are left out."""
@@ -314,7 +322,12 @@ def _fetch_descriptors(program: Program) -> Floats:
     fetch = (program.is_load & program.pure)[owner]
     total = np.zeros(len(program.tile_space))
     loads = written & fetch
+    loaded = np.zeros(len(program.tile_space))
     np.add.at(total, program.operand_tile[loads], program.descriptors[owner[loads]])
+    np.add.at(loaded, program.operand_tile[loads], program.bytes[owner[loads]])
+    # A tile that is loaded again and again is fetched once at a time.
+    whole = program.tile_bytes * program.tile_partitions
+    total *= np.minimum(1.0, whole / np.maximum(loaded, 1.0))
     total[program.operand_tile[written & ~fetch]] = 0.0
     return total
 

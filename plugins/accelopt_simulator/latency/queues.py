@@ -12,7 +12,7 @@ import heapq
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+from accelopt_simulator.latency.jit import compiled
 from numpy.typing import NDArray
 
 from accelopt_simulator.latency.waits import Waits
@@ -71,7 +71,7 @@ def run_queues(
     )  # fmt: skip
 
 
-@njit(cache=True)
+@compiled
 def _run(engine, busy, latency, row_start, before, value, window, dma_window, hop, dma):
     count = len(engine)
     # followers, in compressed rows

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
+from accelopt_simulator.latency.jit import compiled
 from numpy.typing import NDArray
 
 from accelopt_simulator.latency.program import Program
@@ -22,14 +22,24 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-def without_repeats(program: Program, keep_bytes: float) -> Program:
-    """The program with equal tiles merged where that is worth its space, and dead work removed.
+def mergers(program: Program, keep_bytes: float, also: frozenset[int] = frozenset()) -> Ints:
+    """For each tile, the equal tile to read instead of it (itself where there is none).
 
     Args:
         program: as written.
         keep_bytes: bytes per partition that the tiles of one merged group may take.
+        also: tensors whose tiles are merged whatever they take.
     """
-    merged = _mergers(program, equal_tiles(program), keep_bytes)
+    return _mergers(program, equal_tiles(program), keep_bytes, also)
+
+
+def without_repeats(program: Program, merged: Ints) -> Program:
+    """The program with equal tiles merged, and dead work removed.
+
+    Args:
+        program: as written.
+        merged: from `mergers`.
+    """
     tiles = program.operand_tile.copy()
     reads = ~program.operand_write & (tiles >= 0)
     tiles[reads] = merged[tiles[reads]]
@@ -50,11 +60,10 @@ def drop_useless(program: Program) -> Program:
     return select(program, alive)
 
 
-def _mergers(program: Program, equal: Ints, keep_bytes: float) -> Ints:
-    """For each tile, the tile to read instead of it."""
+def _mergers(program: Program, equal: Ints, keep_bytes: float, also: frozenset[int]) -> Ints:
     count = len(equal)
     merged = np.arange(count)
-    first = _first_writer(program)
+    first = program.first_writer()
     broadcast = np.zeros(count, dtype=np.bool_)
     broadcast[program.broadcast_tiles] = True
     repeated = (equal != merged) & (program.tile_space == Space.SBUF)
@@ -75,17 +84,9 @@ def _mergers(program: Program, equal: Ints, keep_bytes: float) -> Ints:
         gap = (ordinal - previous)[previous >= 0].max() * size
         epochs = program.sequential_epoch[first[distinct]]
         together = np.unique(epochs, return_counts=True)[1].max() * size
-        if min(gap, together) <= keep_bytes:
+        if int(group) in also or min(gap, together) <= keep_bytes:
             merged[members] = leaders
     return merged
-
-
-def _first_writer(program: Program) -> Ints:
-    first = np.full(len(program.tile_storage), len(program), dtype=np.int64)
-    instance = np.repeat(np.arange(len(program)), np.diff(program.operand_start))
-    writes = program.operand_write & (program.operand_tile >= 0)
-    np.minimum.at(first, program.operand_tile[writes], instance[writes])
-    return np.minimum(first, len(program) - 1)
 
 
 def select(program: Program, alive: Bools) -> Program:
@@ -113,7 +114,7 @@ def select(program: Program, alive: Bools) -> Program:
     )
 
 
-@njit(cache=True)
+@compiled
 def _needed(has_effect, adds, start, tiles, writes, box, space):
     """Which instances somebody reads, going backwards; a write of a whole tile ends the need."""
     count = len(has_effect)

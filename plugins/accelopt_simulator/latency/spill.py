@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from numba import njit
+from accelopt_simulator.latency.jit import compiled
 from numpy.typing import NDArray
 
 from accelopt_simulator.latency.program import Program
@@ -60,7 +60,7 @@ def reside(program: Program, keep_bytes: float) -> Residences:
         program.operand_tile,
         program.operand_write,
         program.tile_space,
-        program.tile_bytes * _quadrants(program.tile_partitions),
+        program.tile_bytes * partition_share(program.tile_partitions),
         program.tile_fetch_descriptors > 0,
         program.sequential_epoch,
         program.tile_sunk,
@@ -70,12 +70,16 @@ def reside(program: Program, keep_bytes: float) -> Residences:
     return Residences(*result)
 
 
-def _quadrants(partitions: Ints) -> Floats:
-    """Share of a partition range that a tile blocks: tiles start at partition 0, 32, 64 or 96."""
-    return np.ceil(partitions / 32) / 4
+def partition_share(partitions: Ints) -> Floats:
+    """Share of a partition range that a tile blocks.
+
+    Small tiles start at partition 0, 32, 64 or 96, so four rows of up to 32 partitions stand side by
+    side [doc]; larger ones are given the whole range [meas: bmm].
+    """
+    return np.where(partitions <= 32, 0.25, 1.0)
 
 
-@njit(cache=True)
+@compiled
 def _residences(start, tiles, writes, space, size, clean, epoch, sunk, capacity, sbuf):
     count = len(start) - 1
     num_tiles = len(space)

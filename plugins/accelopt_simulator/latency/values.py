@@ -8,7 +8,7 @@ compiler may keep the first and drop the work for the second.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from accelopt_simulator.latency.jit import compiled
 from numpy.typing import NDArray
 
 from accelopt_simulator.latency.program import Program
@@ -38,14 +38,14 @@ def equal_tiles(program: Program) -> Ints:
     return result
 
 
-@njit(cache=True)
+@compiled
 def _mix(value, other):
     value = np.uint64(value) ^ (np.uint64(other) * np.uint64(0x9E3779B97F4A7C15))
     value = (value ^ (value >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     return value ^ (value >> np.uint64(32))
 
 
-@njit(cache=True)
+@compiled
 def _digests(signature, pure, start, tiles, writes, box, num_tiles):
     """Digest of each settled tile's contents (0 = not settled), and the instance that starts it."""
     was_read = np.zeros(num_tiles, dtype=np.bool_)

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+from accelopt_simulator.latency.jit import compiled
 from numpy.typing import NDArray
 
 from accelopt_simulator.latency.program import Program
-from accelopt_simulator.latency.spill import Kind, Residences
+from accelopt_simulator.latency.spill import Kind, Residences, partition_share
 from accelopt_simulator.trace.schema import Space
 
 Ints = NDArray[np.int64]
@@ -64,7 +64,7 @@ def find_waits(
     """
     storage = program.tile_storage[residences.tile]
     space = program.tile_space[residences.tile]
-    quadrants = np.ceil(program.tile_partitions[residences.tile] / 32) / 4
+    quadrants = partition_share(program.tile_partitions[residences.tile])
     room = program.tile_bytes[residences.tile] * np.where(space == Space.SBUF, quadrants, 1.0)
     banks = np.ceil(room / psum_bank_bytes)
     rotates = program.tile_rotates[residences.tile]
@@ -117,7 +117,7 @@ def _replaced(residences: Residences, storage: Ints, copies: Ints) -> Ints:
     return result
 
 
-@njit(cache=True)
+@compiled
 def _waits(
     kind, subject, start, operand_residence, writes, box,
     res_tile, res_first, res_last, space, room, banks, replaced, release_order, engine,
