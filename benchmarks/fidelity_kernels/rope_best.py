@@ -1,6 +1,6 @@
 """NKIBench's rope, reconstructed from the published counters of AccelOpt's best kernel.
 
-512 columns per step of a Python loop. Each half of x comes by a load of its own to partition 0,
+512 columns per step of an affine loop (a guess: the counters do not tell the kind of loop). Each half of x comes by a load of its own to partition 0,
 and each half of the result leaves by a store of its own from a tile of its own: 1,024 stores in
 all, as the published gpsimd time says, and the published bytes.
 """
@@ -23,7 +23,8 @@ def kernel(x, cos, sin):
     i_high = half + nl.arange(half)[:, None]
     i_column = nl.arange(STEP)[None, :]
 
-    for at in range(0, columns, STEP):
+    for step in nl.affine_range(columns // STEP):
+        at = STEP * step
         low_in = nl.load(x[i_low, at + i_column])
         high_in = nl.load(x[i_high, at + i_column])
         cos_tile = nl.load(cos[i_low, at + i_column])

@@ -1,6 +1,6 @@
 """NKIBench's rope; a guess at AccelOpt's best kernel of its first iteration.
 
-512 columns per step of a Python loop, as in the baseline, with the halves of x read by a load each
+512 columns per step, of an affine loop where the baseline has a Python loop (a guess), with the halves of x read by a load each
 instead of one load and a copy; the result is put together and leaves by one store per step: 512
 stores, as the published gpsimd time says. The lower vector time than the baseline's is that of the
 missing copy.
@@ -25,7 +25,8 @@ def kernel(x, cos, sin):
     i_high = half + nl.arange(half)[:, None]
     i_column = nl.arange(STEP)[None, :]
 
-    for at in range(0, columns, STEP):
+    for step in nl.affine_range(columns // STEP):
+        at = STEP * step
         low_in = nl.load(x[i_low, at + i_column])
         high_in = nl.load(x[i_high, at + i_column])
         cos_tile = nl.load(cos[i_low, at + i_column])

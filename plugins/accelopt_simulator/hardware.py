@@ -7,7 +7,7 @@ our derivation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accelopt.device import DeviceSpec
 
@@ -158,6 +158,16 @@ TRN2_TIMING = Timing(
     peak_flops_bandwidth_ratio=217.0,
     hfu_peak_flops_per_s=78.6432e12,
 )
+
+
+
+def without_middle_end(timing: Timing) -> Timing:
+    """Constants for a compiler that performs few transformations, like that of the `nki` dialect.
+
+    It drops no repeated work, and its loops are unrolled, so their iterations overlap [doc].
+    """
+    return replace(timing, removes_repeats=0, sequential_barrier=0)
+
 
 DEVICES = {"trn1": TRN1, "trn2": TRN2}
 PRIORS = {"trn1": TRN1_TIMING, "trn2": TRN2_TIMING}
