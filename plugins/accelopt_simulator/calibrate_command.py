@@ -26,7 +26,8 @@ def calibrate(
     from accelopt.cli.output import console, print_facts, print_json, print_table
     from accelopt.errors import ConfigError
     from accelopt_simulator.hardware import DEVICES, PRIORS
-    from accelopt_simulator.latency import calibration, fit, measurements as data
+    from accelopt_simulator.latency import calibration, fit
+    from accelopt_simulator.latency import measurements as data
     from accelopt_simulator.latency.parameters import FITTED
 
     found = data.read(measurements) if measurements else data.shipped(device)
@@ -60,8 +61,8 @@ def calibrate(
         {
             "calibration": result.version,
             "kernels": str(len(kernels)),
-            "mean error": f"{100 * mean_error(result, held_out=False):.1f} %",
-            "left out": f"{100 * mean_error(result, held_out=True):.1f} %",
+            "mean error": f"{100 * result.mean_error(held_out=False):.1f} %",
+            "left out": f"{100 * result.mean_error(held_out=True):.1f} %",
             "file": str(target),
         }
     )
@@ -81,20 +82,7 @@ def calibrate(
     )
     print_table(
         ["parameter", "value", "prior", "unit", "meaning"],
-        [
-            [p.name, f"{result.fitted[p.name]:g}", f"{p.prior:g}", p.unit, p.meaning]
-            for p in FITTED
-        ],
+        [[p.name, f"{result.fitted[p.name]:g}", f"{p.prior:g}", p.unit, p.meaning] for p in FITTED],
         right=["value", "prior"],
         flexible=["meaning"],
     )
-
-
-def mean_error(calibration: object, *, held_out: bool) -> float:
-    """Mean absolute relative error of a calibration's kernels, in sample or left out."""
-    rows = calibration.residuals.values()  # type: ignore[attr-defined]
-    errors = [
-        abs((row.held_out_us if held_out else row.predicted_us) / row.measured_us - 1)
-        for row in rows
-    ]
-    return sum(errors) / len(errors)

@@ -61,10 +61,10 @@ class Timing:
         broadcast_passes: of a partition broadcast by a ones matmul [meas: one pass, two cycles].
         min_cycles: least initiation interval of vector and scalar instructions [doc: about 64].
         act_overhead_ns: per scalar instruction [meas 41-65; 43 from the attention kernels].
-        dve_overhead_ns: per vector instruction when instructions follow each other closely [meas: 61
-            ns between tiny independent ones, 57 of them the 64 cycles].
-        dve_tail_ns: how much longer an isolated vector instruction shows as active [meas 93-103 from
-            silu, rope and gqa_full busy times].
+        dve_overhead_ns: per vector instruction, beside its cycles [fitted; meas: 93-103 more active
+            time than cycles on silu, rope and gqa_full, next to nothing between independent ones].
+        dve_tail_ns: how much longer than its cycles an isolated vector instruction shows as active
+            [meas 93-103 from silu, rope and gqa_full busy times].
         dve_fast_modes: whether 16-bit operands run at two or four elements per cycle [doc: v3].
         pool_start_cycles: start-up of a gpsimd instruction [doc: about 150].
         reciprocal_factor: vector cycles per element of fp32 reciprocal [meas about 2; doc says 8].
@@ -72,19 +72,22 @@ class Timing:
         dma_row_ns: per contiguous row, per engine [meas 30-35].
         dma_engine_bytes_per_ns: per engine [meas 18.8 on trn1; from a screenshot 24.5 on trn2].
         dma_latency_ns: from the last byte to the first consumer [img about 2 us].
-        pe_latency_ns: matmul result latency seen by dependents [prior; img 188 ns event for 128 columns].
-        result_latency_ns: the same for vector and scalar instructions [prior; img 189 ns start to start
-            in a chain of one-element activations].
+        pe_latency_ns: matmul result latency seen by dependents [prior; img: an event of 188 ns for
+            128 columns].
+        result_latency_ns: the same for vector and scalar instructions [prior; img: 189 ns from
+            start to start in a chain of one-element activations].
         semaphore_ns: hop between engines [prior 30-60].
         trigger_ns: a store's trigger on the gpsimd queue [meas 60].
-        buffer_copies: physical copies the compiler gives a tile that an affine loop makes afresh [doc:
-            double buffering].
-        ring_bytes: small tiles get more copies, up to this many bytes per copy [doc: 4 KiB packets].
-        keep_bytes: per partition, what the allocator keeps in SBUF [meas about 150 KiB, from spill bytes].
+        buffer_copies: physical copies the compiler gives a tile that an affine loop makes afresh
+            [doc: double buffering].
+        ring_bytes: small tiles get more copies, up to this many bytes per copy [prior: the 4 KiB of
+            a DMA packet].
+        keep_bytes: per partition, what the allocator keeps in SBUF [meas about 150 KiB, from spill
+            bytes].
         window: computing instructions that may run ahead of the oldest unfinished one [fitted].
         dma_window: the same for transfers [prior].
-        removes_repeats: 1 when the compiler drops repeated loads and computations (`neuronxcc` does; the
-            compiler of the `nki` dialect performs few transformations [doc]).
+        removes_repeats: 1 when the compiler drops repeated loads and computations (`neuronxcc`
+            does; the compiler of the `nki` dialect performs few transformations [doc]).
         sequential_barrier: 1 when the loads of a sequential loop's next iteration start after the
             computing of this one, 0 when they overlap [fitted switch; seen in rope].
         overhead_us: fixed overhead of a profiled run [meas about 95].
@@ -158,7 +161,6 @@ TRN2_TIMING = Timing(
     peak_flops_bandwidth_ratio=217.0,
     hfu_peak_flops_per_s=78.6432e12,
 )
-
 
 
 def without_middle_end(timing: Timing) -> Timing:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from accelopt_simulator.dtypes import code_of
 from accelopt_simulator.frontend.annotations import TensorAnnotation
 from accelopt_simulator.frontend.faults import KernelFault
@@ -59,10 +57,10 @@ def _is_mutable(annotation: Any) -> bool:
 
 def _input(spec: tuple[tuple[int, ...], str], index: int, name: str) -> Tile:
     shape, dtype = spec
+    # By name: NumPy knows `bfloat16` only after `ml_dtypes` was imported.
     return new_tensor(
-        tuple(shape), code_of(np.dtype(dtype)), Space.HBM, role=TensorRole.INPUT, index=index,
-        name=name,
-    )  # fmt: skip
+        tuple(shape), code_of(dtype), Space.HBM, role=TensorRole.INPUT, index=index, name=name
+    )
 
 
 def _mutable(source: Tile, name: str, session: Session) -> Tile:

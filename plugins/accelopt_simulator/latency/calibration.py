@@ -1,8 +1,8 @@
 """Calibrations: fitted parameters with their residuals, as dated files.
 
 The newest calibration in the user's data folder is used, else the one that ships with the package.
-Trainium 2 has no measurements to fit to: it takes its own documented constants, the compiler's habits
-from the Trainium 1 fit, and twice its error.
+Trainium 2 has no measurements to fit to: it takes its own documented constants, the compiler's
+habits from the Trainium 1 fit, and twice its error.
 """
 
 from __future__ import annotations
@@ -77,6 +77,15 @@ class Calibration(BaseModel):
         """Root mean square of ln(measured / held-out prediction)."""
         errors = [math.log(r.measured_us / r.held_out_us) for r in self.residuals.values()]
         return float(np.sqrt(np.mean(np.square(errors)))) if errors else 0.3
+
+    def mean_error(self, *, held_out: bool) -> float:
+        """Mean absolute relative error of the fitted kernels, in sample or left out."""
+        rows = self.residuals.values()
+        errors = [
+            abs((row.held_out_us if held_out else row.predicted_us) / row.measured_us - 1)
+            for row in rows
+        ]
+        return sum(errors) / max(1, len(errors))
 
     def timing(self, fold: str = "") -> Timing:
         """Constants of the latency model.
@@ -161,7 +170,9 @@ def load(path: Path) -> Calibration:
         data: Any = json.loads(path.read_text(encoding="utf-8"))
         result = Calibration.model_validate(data)
     except OSError as error:
-        raise ConfigError(f"can't read the calibration {path}: {error.strerror or error}") from error
+        raise ConfigError(
+            f"can't read the calibration {path}: {error.strerror or error}"
+        ) from error
     except (ValueError, ValidationError) as error:
         raise ConfigError(
             f"the calibration {path} is not readable", hint="delete it, or run accelopt calibrate"

@@ -55,7 +55,7 @@ class Compiled:
     @property
     def is_instance(self) -> NDArray[np.bool_]:
         """Which events are instances of the kernel's instructions."""
-        return self.residences.kind == Kind.INSTANCE
+        return np.asarray(self.residences.kind == Kind.INSTANCE)
 
     def moved_tiles(self) -> tuple[Ints, Ints]:
         """(event, tile) of each spill save, reload and repeated fetch."""
@@ -78,9 +78,7 @@ def compile_trace(analysis: Analysis, device: DeviceSpec, timing: Timing) -> Com
             groups = program.tile_storage[merged[merged != np.arange(len(merged))]]
             items = exchange(analysis, items, pairs)
             program = build_program(analysis, items)
-            merged = mergers(
-                program, device.sbuf_bytes_per_partition, frozenset(groups.tolist())
-            )
+            merged = mergers(program, device.sbuf_bytes_per_partition, frozenset(groups.tolist()))
         program = without_repeats(program, merged)
     program = sink_large_loads(program, items, timing.keep_bytes)
     residences = reside(program, timing.keep_bytes)

@@ -71,7 +71,7 @@ class Execution:
         wait: `Wait` code of that.
         transfer: `Transfer` code.
         bytes: bytes moved by a DMA, else 0.
-        tensor: index into `tensor_names` of what it writes (for a store or spill: of what it moves).
+        tensor: index into `tensor_names` of what it writes (of what a store or spill moves).
         tensor_names: names that `tensor` indexes.
         makespan_ns: end of the last instance, result latency included.
         repeats: how many times the recorded stretch stands for itself; 1 = all instances are here.

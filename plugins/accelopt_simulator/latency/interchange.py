@@ -2,8 +2,8 @@
 
 Work that does not depend on a loop can only leave it when that loop is the outermost one: then it
 is done once, before the loop. Where the loop stands alone inside another affine loop, the two are
-exchanged. Seen in the published bmm counters: three sweeps over the transposed operand are reloaded,
-as if the loop over output columns stood outside the one over batches.
+exchanged. Seen in the published bmm counters: three sweeps over the transposed operand are
+reloaded, as if the loop over output columns stood outside the one over batches.
 """
 
 from __future__ import annotations

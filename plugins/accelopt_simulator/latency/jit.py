@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from numba import njit
 
@@ -16,6 +16,6 @@ def compiled(function: Function) -> Function:
     The result is cached on disk; where no folder is writable it is compiled once per process.
     """
     try:
-        return njit(cache=True, nogil=True)(function)  # type: ignore[no-any-return]
+        return cast(Function, njit(cache=True, nogil=True)(function))
     except RuntimeError:  # no place for a cache
-        return njit(nogil=True)(function)  # type: ignore[no-any-return]
+        return cast(Function, njit(nogil=True)(function))

@@ -13,7 +13,6 @@ from accelopt_simulator.latency.predict import Prediction, predict_on
 from accelopt_simulator.profile_text import prompt_text
 from accelopt_simulator.trace.schema import Trace
 
-
 WHAT_IF_LIMIT = 40_000
 """Events up to which the explanation also predicts what-ifs: each is another replay."""
 

@@ -61,7 +61,7 @@ FITTED = (
         "36-80 in the feasibility study, whose buffers were more generous",
     ),
     Parameter(
-        "keep_bytes", 150.0 * KIB, tuple(k * KIB for k in range(140, 177, 4)) + (150.0 * KIB,),
+        "keep_bytes", 150.0 * KIB, (*(k * KIB for k in range(140, 177, 4)), 150.0 * KIB),
         "bytes",
         "SBUF per partition that the allocator fills before it spills",
         "spill bytes of the two attention kernels: about 150 KiB of the 176 KiB there are",

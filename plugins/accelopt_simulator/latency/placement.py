@@ -1,9 +1,9 @@
 """Results of the scalar engine that the compiler places in PSUM instead of SBUF.
 
 A tile that fits a bank and is read by one `tensor_tensor` of the same loop body, whose other input
-lies in SBUF, may go to PSUM: the vector engine then reads both inputs at once. Seen in the published
-adamw counters: three of the baseline's nine counted results per tile lie in PSUM, four of the best
-kernel's. PSUM must still hold two copies of each.
+lies in SBUF, may go to PSUM: the vector engine then reads both inputs at once. Seen in the
+published adamw counters: three of the baseline's nine counted results per tile lie in PSUM, four of
+the best kernel's. PSUM must still hold two copies of each.
 """
 
 from __future__ import annotations
@@ -97,4 +97,4 @@ def _other_in_psum(analysis: Analysis, reader: int, tensor: int) -> bool:
 
 
 def _op(analysis: Analysis, instruction: int) -> str:
-    return analysis.trace.ops[analysis.trace.ins_op[instruction]]
+    return str(analysis.trace.ops[analysis.trace.ins_op[instruction]])

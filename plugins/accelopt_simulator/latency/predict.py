@@ -83,7 +83,11 @@ class Prediction:
         for code, name in ENGINES.items():
             mine = self.compiled.engine == code
             if self.busy_us[name] >= 0.1 * self.latency_us:
-                row(f"{name} engine twice as fast", np.where(mine, base_busy / 2, base_busy), base_latency)
+                row(
+                    f"{name} engine twice as fast",
+                    np.where(mine, base_busy / 2, base_busy),
+                    base_latency,
+                )
         transfer, line = self.execution.transfer, self.execution.line
         spilled = (transfer == Transfer.SPILL_SAVE) | (transfer == Transfer.SPILL_RELOAD)
         if spilled.any():
@@ -94,7 +98,11 @@ class Prediction:
         np.add.at(weight, where, base_busy[loads])
         for at in np.argsort(-weight, kind="stable")[:3]:
             free = loads & (line == lines[at])
-            row(f"load of line {lines[at]} free", np.where(free, 0, base_busy), np.where(free, 0, base_latency))
+            row(
+                f"load of line {lines[at]} free",
+                np.where(free, 0, base_busy),
+                np.where(free, 0, base_latency),
+            )
         row("no waiting for results", base_busy, np.zeros_like(base_latency))
         return rows
 

@@ -51,7 +51,7 @@ class Program:
         tile_space: its memory.
         tile_bytes: bytes per partition.
         tile_partitions: partitions that it has.
-        tile_fetch_descriptors: contiguous pieces of loading it, 0 for one that is not just loaded from HBM.
+        tile_fetch_descriptors: contiguous pieces of loading it; 0 when more than loads made it.
         tile_sunk: tiles that no instance loads: they are fetched where they are first used.
         tile_rotates: tiles that an affine loop makes afresh: copies of them may overlap.
         broadcast_tiles: tiles that hold a row copied to all partitions.
@@ -142,13 +142,13 @@ def build_program(analysis: Analysis, instances: list[InstructionInstances]) -> 
     program = Program(
         item=which,
         row=within_kept,
-        engine=np.concatenate([np.full(n, int(i.engine)) for i, n in zip(instances, counts, strict=True)])[flat],
+        engine=np.array([int(i.engine) for i in instances])[which],
         signature=np.concatenate(columns.signatures)[flat],
-        pure=np.concatenate([np.full(n, p) for p, n in zip(columns.pure, counts, strict=True)])[flat],
-        is_load=np.concatenate([np.full(n, p) for p, n in zip(columns.loads, counts, strict=True)])[flat],
-        has_effect=np.concatenate([np.full(n, p) for p, n in zip(columns.effects, counts, strict=True)])[flat],
-        adds=np.concatenate([np.full(n, p) for p, n in zip(columns.adds, counts, strict=True)])[flat],
-        added=np.concatenate([np.full(n, p) for p, n in zip(columns.added, counts, strict=True)])[flat],
+        pure=np.array(columns.pure, dtype=np.bool_)[which],
+        is_load=np.array(columns.loads, dtype=np.bool_)[which],
+        has_effect=np.array(columns.effects, dtype=np.bool_)[which],
+        adds=np.array(columns.adds, dtype=np.bool_)[which],
+        added=np.array(columns.added, dtype=np.bool_)[which],
         sequential_epoch=np.concatenate(columns.epochs)[flat],
         bytes=np.concatenate(columns.bytes)[flat],
         descriptors=np.concatenate([i.descriptors for i in instances])[flat],
@@ -252,9 +252,7 @@ class _Columns:
         self.bytes.append(item.rows * item.free * itemsize if dma else np.zeros(count))
 
 
-def _generation(
-    analysis: Analysis, item: InstructionInstances, loop: int, count: int
-) -> Ints:
+def _generation(analysis: Analysis, item: InstructionInstances, loop: int, count: int) -> Ints:
     """Number of the iteration (of `loop` and all loops around it) that each instance belongs to."""
     number = np.zeros(count, dtype=np.int64)
     if loop < 0 or loop not in item.loops:

@@ -1,9 +1,10 @@
 """Event simulation of the engine queues.
 
-Every engine is a server that starts the lowest-numbered ready event within a window of its queue
-(the compiler's scheduler reorders a little, not without bound); DMA is one aggregated server of 16
-engines. A dependent waits for the producer's busy time, its result latency, and a semaphore hop
-when it runs on another engine.
+Every engine is a server that starts the oldest ready event. The computing instructions of all
+engines together may run ahead of the oldest unfinished one by a window only (the compiler's
+scheduler reorders a little, not without bound), transfers by a window of their own. DMA is one
+aggregated server of 16 engines. A dependent waits for the producer's busy time, its result latency,
+and a semaphore hop when it runs on another engine.
 """
 
 from __future__ import annotations
@@ -12,14 +13,19 @@ import heapq
 from dataclasses import dataclass
 
 import numpy as np
-from accelopt_simulator.latency.jit import compiled
 from numpy.typing import NDArray
 
+from accelopt_simulator.latency.execution import Wait
+from accelopt_simulator.latency.jit import compiled
 from accelopt_simulator.latency.waits import Waits
 from accelopt_simulator.trace.schema import Engine
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+QUEUES, DMA = len(Engine), int(Engine.DMA)
+ENGINE, DATA, SPACE = int(Wait.ENGINE), int(Wait.DATA), int(Wait.SPACE)
 
 
 @dataclass
@@ -66,64 +72,74 @@ def run_queues(
     return Schedule(
         *_run(
             engine, busy_ns, latency_ns, waits.start, waits.before, waits.value,
-            window, dma_window, semaphore_ns, int(Engine.DMA),
+            np.array([max(1, window), max(1, dma_window)]), semaphore_ns,
         )
     )  # fmt: skip
 
 
 @compiled
-def _run(engine, busy, latency, row_start, before, value, window, dma_window, hop, dma):
-    count = len(engine)
-    # followers, in compressed rows
-    degree = np.zeros(count + 1, dtype=np.int64)
+def _followers(row_start: Ints, before: Ints, value: Bools) -> tuple[Ints, Ints, Bools]:
+    """Who waits for each event, in compressed rows: offsets, events, whether for the value."""
+    count = len(row_start) - 1
+    start = np.zeros(count + 1, dtype=np.int64)
     for k in range(len(before)):
-        degree[before[k] + 1] += 1
-    out_start = np.cumsum(degree)
-    fill = out_start[:-1].copy()
-    out = np.empty(len(before), dtype=np.int64)
-    out_value = np.empty(len(before), dtype=np.bool_)
-    missing = np.empty(count, dtype=np.int64)
+        start[before[k] + 1] += 1
+    start = np.cumsum(start)
+    fill = start[:-1].copy()
+    events = np.empty(len(before), dtype=np.int64)
+    values = np.empty(len(before), dtype=np.bool_)
     for i in range(count):
-        missing[i] = row_start[i + 1] - row_start[i] + 1  # one for the window
         for k in range(row_start[i], row_start[i + 1]):
             at = fill[before[k]]
-            out[at] = i
-            out_value[at] = value[k]
+            events[at], values[at] = i, value[k]
             fill[before[k]] += 1
-    # Two windows: over the computing instructions of all engines, and over transfers.
-    members = np.empty(count, dtype=np.int64)
+    return start, events, values
+
+
+@compiled
+def _groups(engine: Ints) -> tuple[Ints, Ints]:
+    """Computing events in order, then transfers in order; and where each part begins and ends."""
+    members = np.empty(len(engine), dtype=np.int64)
     bounds = np.zeros(3, dtype=np.int64)
+    at = 0
     for group in range(2):
-        at = bounds[group]
-        for i in range(count):
-            if (engine[i] == dma) == (group == 1):
+        for i in range(len(engine)):
+            if (engine[i] == DMA) == (group == 1):
                 members[at] = i
                 at += 1
         bounds[group + 1] = at
-    widths = (window, dma_window)
+    return members, bounds
+
+
+@compiled
+def _run(
+    engine: Ints, busy: Floats, latency: Floats, row_start: Ints, before: Ints, value: Bools,
+    widths: Ints, hop: float,
+) -> tuple[Floats, Floats, Ints, Ints, Floats, Floats]:  # fmt: skip
+    count = len(engine)
+    out_start, out, out_value = _followers(row_start, before, value)
+    missing = row_start[1:] - row_start[:-1] + 1  # one for the window
+    members, bounds = _groups(engine)
     opened = bounds[:2].copy()
     oldest = bounds[:2].copy()
     finished_by = np.zeros(2)
-    queues = 6
-    free = np.zeros(queues, dtype=np.float64)
-    last = np.full(queues, -1, dtype=np.int64)
-    future = [[(0.0, np.int64(-1))] for _ in range(queues)]
-    now = [[np.int64(-1)] for _ in range(queues)]
-    for q in range(queues):
+    slowest = np.full(2, -1, dtype=np.int64)
+    free = np.zeros(QUEUES, dtype=np.float64)
+    last = np.full(QUEUES, -1, dtype=np.int64)
+    # Typed by a first entry that is taken out again.
+    future = [[(0.0, np.int64(-1))] for _ in range(QUEUES)]
+    now = [[np.int64(-1)] for _ in range(QUEUES)]
+    for q in range(QUEUES):
         future[q].pop()
         now[q].pop()
     started = np.zeros(count, dtype=np.bool_)
-    start = np.zeros(count)
-    end = np.zeros(count)
+    start, end = np.zeros(count), np.zeros(count)
     cause = np.full(count, -1, dtype=np.int64)
     wait = np.zeros(count, dtype=np.int64)
-    data_ready = np.zeros(count)
-    space_ready = np.zeros(count)
-    order_ready = np.zeros(count)
+    data_ready, space_ready, order_ready = np.zeros(count), np.zeros(count), np.zeros(count)
     data_cause = np.full(count, -1, dtype=np.int64)
     space_cause = np.full(count, -1, dtype=np.int64)
     order_cause = np.full(count, -1, dtype=np.int64)
-    slowest = np.full(2, -1, dtype=np.int64)
     for group in range(2):
         while opened[group] < min(bounds[group + 1], bounds[group] + widths[group]):
             i = members[opened[group]]
@@ -132,38 +148,37 @@ def _run(engine, busy, latency, row_start, before, value, window, dma_window, ho
             if missing[i] == 0:
                 heapq.heappush(future[engine[i]], (0.0, i))
     for _ in range(count):
-        best = -1
-        best_time = np.inf
-        for q in range(queues):
-            while len(future[q]) and future[q][0][0] <= free[q]:
-                heapq.heappush(now[q], heapq.heappop(future[q])[1])
-            if len(now[q]):
-                when = free[q]
-            elif len(future[q]):
-                when = future[q][0][0]
+        # The queue that can start something first; of what is ready by then, the oldest.
+        q = -1
+        begin = np.inf
+        for other in range(QUEUES):
+            while len(future[other]) and future[other][0][0] <= free[other]:
+                heapq.heappush(now[other], heapq.heappop(future[other])[1])
+            if len(now[other]):
+                when = free[other]
+            elif len(future[other]):
+                when = future[other][0][0]
             else:
                 continue
-            if when < best_time:
-                best, best_time = q, when
-        q = best
+            if when < begin:
+                q, begin = other, when
         i = heapq.heappop(now[q]) if len(now[q]) else heapq.heappop(future[q])[1]
-        finish = best_time + busy[i]
-        start[i], end[i] = best_time, finish
+        finish = begin + busy[i]
+        start[i], end[i] = begin, finish
         ready = max(data_ready[i], space_ready[i])
         if max(free[q], order_ready[i]) > ready:
-            if free[q] >= order_ready[i] and last[q] >= 0:
-                cause[i], wait[i] = last[q], 1
-            else:
-                cause[i], wait[i] = order_cause[i], 1
+            wait[i] = ENGINE
+            queue_held = free[q] >= order_ready[i] and last[q] >= 0
+            cause[i] = last[q] if queue_held else order_cause[i]
         elif data_cause[i] >= 0 and data_ready[i] >= space_ready[i]:
-            cause[i], wait[i] = data_cause[i], 2
+            cause[i], wait[i] = data_cause[i], DATA
         elif space_cause[i] >= 0:
-            cause[i], wait[i] = space_cause[i], 3
+            cause[i], wait[i] = space_cause[i], SPACE
         elif last[q] >= 0:
-            cause[i], wait[i] = last[q], 1
+            cause[i], wait[i] = last[q], ENGINE
         free[q], last[q] = finish, i
         started[i] = True
-        group = 1 if q == dma else 0
+        group = 1 if q == DMA else 0
         while oldest[group] < opened[group] and started[members[oldest[group]]]:
             done = members[oldest[group]]
             if end[done] >= finished_by[group]:
@@ -179,18 +194,17 @@ def _run(engine, busy, latency, row_start, before, value, window, dma_window, ho
                     heapq.heappush(future[engine[j]], (ready, j))
         for k in range(out_start[i], out_start[i + 1]):
             j = out[k]
-            other = engine[j]
             # A DMA has read its source only when it has completed.
-            done_at = finish + (latency[i] if out_value[k] or q == dma else 0.0)
-            if other != q:
-                done_at += hop
+            at = finish + (latency[i] if out_value[k] or q == DMA else 0.0)
+            if engine[j] != q:
+                at += hop
             if out_value[k]:
-                if done_at >= data_ready[j]:
-                    data_ready[j], data_cause[j] = done_at, i
-            elif done_at >= space_ready[j]:
-                space_ready[j], space_cause[j] = done_at, i
+                if at >= data_ready[j]:
+                    data_ready[j], data_cause[j] = at, i
+            elif at >= space_ready[j]:
+                space_ready[j], space_cause[j] = at, i
             missing[j] -= 1
             if missing[j] == 0:
                 ready = max(order_ready[j], max(data_ready[j], space_ready[j]))
-                heapq.heappush(future[other], (ready, j))
+                heapq.heappush(future[engine[j]], (ready, j))
     return start, end, cause, wait, data_ready, space_ready

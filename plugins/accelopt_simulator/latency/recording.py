@@ -119,9 +119,7 @@ def _memory_use(
     event_of[residences.subject[compiled.is_instance]] = np.flatnonzero(compiled.is_instance)
     owner = np.repeat(np.arange(len(program)), np.diff(program.operand_start))
     held = residences.operand_residence >= 0
-    np.minimum.at(
-        begin, residences.operand_residence[held], schedule.start[event_of[owner[held]]]
-    )
+    np.minimum.at(begin, residences.operand_residence[held], schedule.start[event_of[owner[held]]])
     np.maximum.at(end, residences.operand_residence[held], schedule.end[event_of[owner[held]]])
     tiles = residences.tile
     return begin, end, program.tile_bytes[tiles], program.tile_space[tiles]

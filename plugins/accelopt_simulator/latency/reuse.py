@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from accelopt_simulator.latency.jit import compiled
 from numpy.typing import NDArray
 
+from accelopt_simulator.latency.jit import compiled
 from accelopt_simulator.latency.program import Program
 from accelopt_simulator.latency.values import equal_tiles
 from accelopt_simulator.trace.schema import Space
@@ -115,45 +115,41 @@ def select(program: Program, alive: Bools) -> Program:
 
 
 @compiled
-def _needed(has_effect, adds, start, tiles, writes, box, space):
+def _needed(
+    has_effect: Bools, adds: Bools, start: Ints, tiles: Ints, writes: Bools, box: Ints, space: Ints
+) -> Bools:
     """Which instances somebody reads, going backwards; a write of a whole tile ends the need."""
     count = len(has_effect)
     num_tiles = len(space)
     extent = np.empty((num_tiles, 4), dtype=np.int64)
-    extent[:, 0] = 2**62
-    extent[:, 1] = -(2**62)
-    extent[:, 2] = 2**62
-    extent[:, 3] = -(2**62)
+    for side in range(4):
+        extent[:, side] = 2**62 if side % 2 == 0 else -(2**62)
     for k in range(len(tiles)):
-        tile = tiles[k]
-        if tile >= 0:
-            extent[tile, 0] = min(extent[tile, 0], box[k, 0])
-            extent[tile, 1] = max(extent[tile, 1], box[k, 1])
-            extent[tile, 2] = min(extent[tile, 2], box[k, 2])
-            extent[tile, 3] = max(extent[tile, 3], box[k, 3])
+        for side in range(4):
+            edge = extent[tiles[k], side]
+            at = box[k, side]
+            extent[tiles[k], side] = min(edge, at) if side % 2 == 0 else max(edge, at)
     needed = np.zeros(num_tiles, dtype=np.bool_)
     alive = np.zeros(count, dtype=np.bool_)
     for i in range(count - 1, -1, -1):
         keep = has_effect[i]
         for k in range(start[i], start[i + 1]):
-            tile = tiles[k]
-            if tile >= 0 and writes[k]:
-                keep = keep or needed[tile]
+            if writes[k]:
+                keep = keep or needed[tiles[k]]
         alive[i] = keep
         if not keep:
             continue
         for k in range(start[i], start[i + 1]):
             tile = tiles[k]
-            if tile >= 0 and writes[k] and not adds[i]:
-                if (
-                    box[k, 0] <= extent[tile, 0]
-                    and box[k, 1] >= extent[tile, 1]
-                    and box[k, 2] <= extent[tile, 2]
-                    and box[k, 3] >= extent[tile, 3]
-                ):
-                    needed[tile] = False
+            whole = (
+                box[k, 0] <= extent[tile, 0]
+                and box[k, 1] >= extent[tile, 1]
+                and box[k, 2] <= extent[tile, 2]
+                and box[k, 3] >= extent[tile, 3]
+            )
+            if writes[k] and whole and not adds[i]:
+                needed[tile] = False
         for k in range(start[i], start[i + 1]):
-            tile = tiles[k]
-            if tile >= 0 and not writes[k]:
-                needed[tile] = True
+            if not writes[k]:
+                needed[tiles[k]] = True
     return alive

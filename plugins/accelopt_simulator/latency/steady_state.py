@@ -103,7 +103,7 @@ def _instances(analysis: Analysis) -> int:
 
 
 def _heaviest(analysis: Analysis) -> tuple[int, float]:
-    """The top-level loop with fixed bounds that holds the most instances, and those per iteration."""
+    """The top-level loop with fixed bounds that holds most instances, and those per iteration."""
     best, most = -1, 0.0
     for loop in analysis.children(-1):
         if not analysis.always_runs(loop):

@@ -8,12 +8,14 @@ compiler may keep the first and drop the work for the second.
 from __future__ import annotations
 
 import numpy as np
-from accelopt_simulator.latency.jit import compiled
 from numpy.typing import NDArray
 
+from accelopt_simulator.latency.boxes import meets
+from accelopt_simulator.latency.jit import compiled
 from accelopt_simulator.latency.program import Program
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 def equal_tiles(program: Program) -> Ints:
@@ -39,25 +41,25 @@ def equal_tiles(program: Program) -> Ints:
 
 
 @compiled
-def _mix(value, other):
+def _mix(value: np.uint64, other: np.uint64) -> np.uint64:
     value = np.uint64(value) ^ (np.uint64(other) * np.uint64(0x9E3779B97F4A7C15))
     value = (value ^ (value >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     return value ^ (value >> np.uint64(32))
 
 
 @compiled
-def _digests(signature, pure, start, tiles, writes, box, num_tiles):
-    """Digest of each settled tile's contents (0 = not settled), and the instance that starts it."""
+def _loose_tiles(
+    start: Ints, tiles: Ints, writes: Bools, box: Ints, num_tiles: int
+) -> tuple[Bools, Ints]:
+    """Tiles that are written after a read or twice in one place; and who writes each first."""
     was_read = np.zeros(num_tiles, dtype=np.bool_)
     loose = np.zeros(num_tiles, dtype=np.bool_)
     head = np.full(num_tiles, -1, dtype=np.int64)
     link = np.full(len(tiles), -1, dtype=np.int64)
     first_write = np.full(num_tiles, np.int64(2**62), dtype=np.int64)
-    for i in range(len(signature)):
+    for i in range(len(start) - 1):
         for k in range(start[i], start[i + 1]):
             tile = tiles[k]
-            if tile < 0:
-                continue
             if not writes[k]:
                 was_read[tile] = True
                 continue
@@ -68,27 +70,31 @@ def _digests(signature, pure, start, tiles, writes, box, num_tiles):
                 continue
             other = head[tile]
             while other >= 0:
-                if (
-                    box[k, 0] <= box[other, 1]
-                    and box[other, 0] <= box[k, 1]
-                    and box[k, 2] <= box[other, 3]
-                    and box[other, 2] <= box[k, 3]
-                ):
+                if meets(box, k, other):
                     loose[tile] = True
                     break
                 other = link[other]
             link[k] = head[tile]
             head[tile] = k
+    return loose, first_write
+
+
+@compiled
+def _digests(
+    signature: Ints, pure: Bools, start: Ints, tiles: Ints, writes: Bools, box: Ints, num_tiles: int
+) -> tuple[NDArray[np.uint64], Ints]:
+    """Digest of each settled tile's contents (0 = not settled), and the instance that starts it."""
+    loose, first_write = _loose_tiles(start, tiles, writes, box, num_tiles)
+    head = np.full(num_tiles, -1, dtype=np.int64)
+    link = np.full(len(tiles), -1, dtype=np.int64)
     value = np.zeros(len(tiles), dtype=np.uint64)
     digest = np.zeros(num_tiles, dtype=np.uint64)
-    head[:] = -1
-    link[:] = -1
     for i in range(len(signature)):
         known = pure[i]
         number = _mix(np.uint64(signature[i]), np.uint64(1))
         for k in range(start[i], start[i + 1]):
             tile = tiles[k]
-            if tile < 0 or writes[k]:
+            if writes[k]:
                 continue
             if loose[tile]:
                 known = False
@@ -96,12 +102,7 @@ def _digests(signature, pure, start, tiles, writes, box, num_tiles):
             found = np.uint64(0)
             other = head[tile]
             while other >= 0:
-                if (
-                    box[k, 0] <= box[other, 1]
-                    and box[other, 0] <= box[k, 1]
-                    and box[k, 2] <= box[other, 3]
-                    and box[other, 2] <= box[k, 3]
-                ):
+                if meets(box, k, other):
                     piece = value[other]
                     for side in range(4):
                         anchor = 0 if side < 2 else 2
@@ -113,7 +114,7 @@ def _digests(signature, pure, start, tiles, writes, box, num_tiles):
             number = _mix(np.uint64(i), np.uint64(2))
         for k in range(start[i], start[i + 1]):
             tile = tiles[k]
-            if tile < 0 or not writes[k]:
+            if not writes[k]:
                 continue
             if loose[tile]:
                 continue

@@ -9,18 +9,24 @@ compiler gives a tensor a few physical copies that rotate.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from accelopt_simulator.latency.jit import compiled
 from numpy.typing import NDArray
 
+from accelopt_simulator.latency.boxes import covers, meets
+from accelopt_simulator.latency.jit import compiled
 from accelopt_simulator.latency.program import Program
 from accelopt_simulator.latency.spill import Kind, Residences, partition_share
-from accelopt_simulator.trace.schema import Space
+from accelopt_simulator.trace.schema import Engine, Space
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+
+QUEUES = len(Engine)
+INSTANCE, SAVE, RELOAD = int(Kind.INSTANCE), int(Kind.SAVE), int(Kind.RELOAD)
+HBM, SBUF, DMA = int(Space.HBM), int(Space.SBUF), int(Engine.DMA)
 
 
 @dataclass
@@ -64,13 +70,16 @@ def find_waits(
     """
     storage = program.tile_storage[residences.tile]
     space = program.tile_space[residences.tile]
-    quadrants = partition_share(program.tile_partitions[residences.tile])
-    room = program.tile_bytes[residences.tile] * np.where(space == Space.SBUF, quadrants, 1.0)
-    banks = np.ceil(room / psum_bank_bytes)
+    in_sbuf = space == Space.SBUF
+    share = partition_share(program.tile_partitions[residences.tile])
+    taken = program.tile_bytes[residences.tile] * np.where(in_sbuf, share, 1.0)
+    room = np.where(in_sbuf, taken, np.ceil(taken / psum_bank_bytes))
+    per_tile = np.where(in_sbuf, np.maximum(1, ring_bytes / np.maximum(taken, 1)), 1)
     rotates = program.tile_rotates[residences.tile]
-    per_tile = np.where(space == Space.SBUF, np.maximum(1, ring_bytes / np.maximum(room, 1)), 1)
-    replaced = _replaced(residences, storage, np.where(rotates, copies * per_tile, 1).astype(np.int64))
-    order = np.argsort(residences.last_event, kind="stable")
+    replaced = _replaced(
+        residences, storage, np.where(rotates, copies * per_tile, 1).astype(np.int64)
+    )
+    barriers = _barriers(program, residences, engine) if sequential_barrier else NO_BARRIERS
     starts, before, value = _waits(
         residences.kind,
         residences.subject,
@@ -83,19 +92,17 @@ def find_waits(
         residences.last_event,
         space,
         room,
-        banks,
         replaced,
-        order,
+        np.argsort(residences.last_event, kind="stable"),
         engine,
-        program.sequential_epoch,
-        program.is_load,
-        program.added,
-        sequential_barrier,
-        sbuf_bytes,
-        float(psum_banks),
+        barriers,
+        np.array([sbuf_bytes, float(psum_banks)]),
         len(program.tile_storage),
     )
     return Waits(starts, before, value)
+
+
+NO_BARRIERS = np.empty((0, QUEUES), dtype=np.int64)
 
 
 def _replaced(residences: Residences, storage: Ints, copies: Ints) -> Ints:
@@ -107,6 +114,8 @@ def _replaced(residences: Residences, storage: Ints, copies: Ints) -> Ints:
     by_start = np.lexsort((residences.first_event, storage))
     groups = np.split(by_start, np.flatnonzero(np.diff(storage[by_start])) + 1)
     for group in groups:
+        if len(group) < 2:
+            continue
         first, last = residences.first_event[group], residences.last_event[group]
         # Most that are live at once: starts up to each start, less ends before it.
         ended = np.searchsorted(np.sort(last), first, side="left")
@@ -117,203 +126,225 @@ def _replaced(residences: Residences, storage: Ints, copies: Ints) -> Ints:
     return result
 
 
+def _barriers(program: Program, residences: Residences, engine: Ints) -> Ints:
+    """For each event, the last computing event per engine that it waits for; -1 = none.
+
+    The iterations of a sequential loop do not overlap: the next one's loads start when the
+    computing of this one has ended. Copies that no line asks for drain behind it, as stores do.
+    """
+    return _barrier_rows(
+        residences.kind, residences.subject, engine,
+        program.sequential_epoch, program.is_load, program.added,
+    )  # fmt: skip
+
+
+@compiled
+def _barrier_rows(
+    kind: Ints, subject: Ints, engine: Ints, epoch: Ints, is_load: Bools, added: Bools
+) -> Ints:
+    rows = np.full((len(kind), QUEUES), -1, dtype=np.int64)
+    recent = np.full(QUEUES, -1, dtype=np.int64)
+    barrier = np.full(QUEUES, -1, dtype=np.int64)
+    current = np.int64(-1)
+    for e in range(len(kind)):
+        own = kind[e] == INSTANCE
+        i = subject[e]
+        if own and epoch[i] != current:
+            current = epoch[i]
+            for q in range(QUEUES):
+                barrier[q] = recent[q] if current >= 0 else -1
+                recent[q] = -1
+        if (own and is_load[i]) or kind[e] >= RELOAD:
+            rows[e] = barrier
+        elif own and engine[e] != DMA and current >= 0 and not added[i]:
+            recent[engine[e]] = e
+    return rows
+
+
+@compiled
+def _add_overlapping(
+    box: Ints, link: Ints, by: Ints, head: int, k: int, needed: bool,
+    found: Ints, needs: Bools, n: int,
+) -> int:  # fmt: skip
+    """Append the events of a list of operands whose boxes meet that of operand `k`."""
+    other = head
+    while other >= 0:
+        if meets(box, k, other):
+            found[n], needs[n] = by[other], needed
+            n += 1
+        other = link[other]
+    return n
+
+
+@compiled
+def _forget_covered(box: Ints, link: Ints, heads: Ints, r: int, k: int) -> None:
+    """Take operands that operand `k` covers out of the list of residence `r`."""
+    previous = -1
+    other = heads[r]
+    while other >= 0:
+        following = link[other]
+        if not covers(box, k, other):
+            previous = other
+        elif previous >= 0:
+            link[previous] = following
+        else:
+            heads[r] = following
+        other = following
+
+
+@compiled
+def _add_users(accessor: Ints, r: int, found: Ints, needs: Bools, n: int) -> int:
+    """Append the last use of a residence by each engine."""
+    for q in range(QUEUES):
+        if accessor[r, q] >= 0:
+            found[n], needs[n] = accessor[r, q], False
+            n += 1
+    return n
+
+
+@compiled
+def _add_room(
+    r: int, e: int, room: Floats, space: Ints, free: Floats, pointer: Ints, left: Floats,
+    release_order: Ints, res_last: Ints, accessor: Ints, found: Ints, needs: Bools, n: int,
+) -> int:  # fmt: skip
+    """Append the users of the residences whose room residence `r` takes, oldest release first."""
+    pool = 0 if space[r] == SBUF else 1
+    take = min(free[pool], room[r])
+    free[pool] -= take
+    want = room[r] - take
+    while want > 1e-9 and pointer[pool] < len(release_order):
+        other = release_order[pointer[pool]]
+        if space[other] == HBM or (space[other] == SBUF) != (pool == 0):
+            pointer[pool] += 1
+            continue
+        if res_last[other] >= e:
+            break
+        take = min(left[other], want)
+        left[other] -= take
+        want -= take
+        n = _add_users(accessor, other, found, needs, n)
+        if left[other] <= 1e-9:
+            pointer[pool] += 1
+    return n
+
+
+@compiled
+def _grown(array: Any, used: int, extra: int) -> Any:
+    """The array, or a larger copy when `extra` more entries don't fit."""
+    if used + extra <= len(array):
+        return array
+    result = np.empty(2 * len(array) + extra, dtype=array.dtype)
+    result[:used] = array[:used]
+    return result
+
+
 @compiled
 def _waits(
-    kind, subject, start, operand_residence, writes, box,
-    res_tile, res_first, res_last, space, room, banks, replaced, release_order, engine,
-    epoch, is_load, added, barriers, sbuf_bytes, psum_banks, num_tiles,
-):  # fmt: skip
+    kind: Ints, subject: Ints, start: Ints, operand_residence: Ints, writes: Bools, box: Ints,
+    res_tile: Ints, res_first: Ints, res_last: Ints, space: Ints, room: Floats, replaced: Ints,
+    release_order: Ints, engine: Ints, barriers: Ints, capacity: Floats, num_tiles: int,
+) -> tuple[Ints, Ints, Bools]:  # fmt: skip
     events, num_res = len(kind), len(res_tile)
-    capacity = 4 * events + 1024
-    before = np.empty(capacity, dtype=np.int64)
-    value = np.empty(capacity, dtype=np.bool_)
+    before = np.empty(4 * events + 1024, dtype=np.int64)
+    value = np.empty(len(before), dtype=np.bool_)
     row_start = np.empty(events + 1, dtype=np.int64)
     used = 0
     mark = np.full(events, -1, dtype=np.int64)
     slot = np.zeros(events, dtype=np.int64)
-    accessor = np.full((num_res, 6), -1, dtype=np.int64)
+    accessor = np.full((num_res, QUEUES), -1, dtype=np.int64)
     write_head = np.full(num_res, -1, dtype=np.int64)
     read_head = np.full(num_res, -1, dtype=np.int64)
     link = np.full(len(writes), -1, dtype=np.int64)
     by = np.full(len(writes), -1, dtype=np.int64)
     filled = np.full(num_res, -1, dtype=np.int64)
     save_event = np.full(num_tiles, -1, dtype=np.int64)
-    free = np.array([sbuf_bytes, psum_banks])
+    begun = np.zeros(num_res, dtype=np.bool_)
+    free = capacity.copy()
     pointer = np.zeros(2, dtype=np.int64)
-    left = np.zeros(num_res, dtype=np.float64)
-    for r in range(num_res):
-        left[r] = room[r] if space[r] == 1 else banks[r]
-    found = np.empty(4096, dtype=np.int64)
-    needs = np.empty(4096, dtype=np.bool_)
-    current = np.int64(-1)
-    recent = np.full(6, -1, dtype=np.int64)
-    barrier = np.full(6, -1, dtype=np.int64)
+    left = room.copy()
+    # One event can at most wait for every operand and every residence's users.
+    found = np.empty(len(writes) + QUEUES * (num_res + 2) + 2, dtype=np.int64)
+    needs = np.empty(len(found), dtype=np.bool_)
     for e in range(events):
         row_start[e] = used
         n = 0
-        if kind[e] == 0 and epoch[subject[e]] != current:
-            # The iterations of a sequential loop do not overlap: the next one's loads start when
-            # the computing of this one has ended.
-            current = epoch[subject[e]]
-            for engine_code in range(6):
-                barrier[engine_code] = recent[engine_code] if current >= 0 and barriers else -1
-            recent[:] = -1
-        if kind[e] != 1 and (kind[e] != 0 or is_load[subject[e]]):
-            for engine_code in range(6):
-                if barrier[engine_code] >= 0:
-                    found[n], needs[n] = barrier[engine_code], False
+        own = kind[e] == INSTANCE
+        first = start[subject[e]] if own else 0
+        last = start[subject[e] + 1] if own else 0
+        if len(barriers):
+            for q in range(QUEUES):
+                if barriers[e, q] >= 0:
+                    found[n], needs[n] = barriers[e, q], False
                     n += 1
-        elif kind[e] == 0 and engine[e] != 4 and current >= 0 and not added[subject[e]]:
-            recent[engine[e]] = e
-        # -- residences that start here take room --------------------------------------------------
-        first_k, last_k = 0, 0
-        single = -1
-        if kind[e] == 0:
-            first_k, last_k = start[subject[e]], start[subject[e] + 1]
-        elif kind[e] != 1:
-            single = subject[e]
-        for k in range(first_k, last_k if single < 0 else first_k + 1):
-            r = single if single >= 0 else operand_residence[k]
-            if r < 0 or res_first[r] != e or space[r] == 0:
+        # Residences that start here take room.
+        for at in range(last - first if own else 1):
+            r = operand_residence[first + at] if own else subject[e]
+            if r < 0 or begun[r] or res_first[r] != e:
                 continue
-            if mark[e] == r + num_res:  # the same residence twice in one instance
-                continue
-            pool = 0 if space[r] == 1 else 1
-            want = room[r] if pool == 0 else banks[r]
-            take = min(free[pool], want)
-            free[pool] -= take
-            want -= take
-            while want > 1e-9 and pointer[pool] < num_res:
-                other = release_order[pointer[pool]]
-                other_pool = 0 if space[other] == 1 else 1
-                if space[other] == 0 or other_pool != pool:
-                    pointer[pool] += 1
-                    continue
-                if res_last[other] >= e:
-                    break
-                take = min(left[other], want)
-                left[other] -= take
-                want -= take
-                for engine_code in range(6):
-                    event = accessor[other, engine_code]
-                    if event >= 0 and n < 4000:
-                        found[n], needs[n] = event, False
-                        n += 1
-                if left[other] <= 1e-9:
-                    pointer[pool] += 1
-            other = replaced[r]
-            if other >= 0:
-                for engine_code in range(6):
-                    event = accessor[other, engine_code]
-                    if event >= 0 and n < 4000:
-                        found[n], needs[n] = event, False
-                        n += 1
-        # -- values, and overwritten bytes -----------------------------------------------------------
-        if kind[e] == 0:
-            for k in range(first_k, last_k):
+            begun[r] = True
+            if space[r] != HBM:
+                n = _add_room(
+                    r, e, room, space, free, pointer, left,
+                    release_order, res_last, accessor, found, needs, n,
+                )  # fmt: skip
+            if replaced[r] >= 0:
+                n = _add_users(accessor, replaced[r], found, needs, n)
+        if own:
+            for k in range(first, last):
                 r = operand_residence[k]
                 if r < 0:
                     continue
-                if filled[r] >= 0 and n < 4000:
+                if filled[r] >= 0:
                     found[n], needs[n] = filled[r], not writes[k]
                     n += 1
-                w = write_head[r]
-                while w >= 0:
-                    if (
-                        box[k, 0] <= box[w, 1]
-                        and box[w, 0] <= box[k, 1]
-                        and box[k, 2] <= box[w, 3]
-                        and box[w, 2] <= box[k, 3]
-                        and n < 4000
-                    ):
-                        found[n], needs[n] = by[w], not writes[k]
-                        n += 1
-                    w = link[w]
+                n = _add_overlapping(
+                    box, link, by, write_head[r], k, not writes[k], found, needs, n
+                )
                 if writes[k]:
-                    w = read_head[r]
-                    while w >= 0:
-                        if (
-                            box[k, 0] <= box[w, 1]
-                            and box[w, 0] <= box[k, 1]
-                            and box[k, 2] <= box[w, 3]
-                            and box[w, 2] <= box[k, 3]
-                            and n < 4000
-                        ):
-                            found[n], needs[n] = by[w], False
-                            n += 1
-                        w = link[w]
-            for k in range(first_k, last_k):
+                    n = _add_overlapping(box, link, by, read_head[r], k, False, found, needs, n)
+            for k in range(first, last):
                 r = operand_residence[k]
                 if r < 0:
                     continue
                 by[k] = e
-                if writes[k]:
-                    for which in range(2):
-                        previous = -1
-                        w = write_head[r] if which == 0 else read_head[r]
-                        while w >= 0:
-                            following = link[w]
-                            if (
-                                box[k, 0] <= box[w, 0]
-                                and box[w, 1] <= box[k, 1]
-                                and box[k, 2] <= box[w, 2]
-                                and box[w, 3] <= box[k, 3]
-                            ):
-                                if previous >= 0:
-                                    link[previous] = following
-                                elif which == 0:
-                                    write_head[r] = following
-                                else:
-                                    read_head[r] = following
-                            else:
-                                previous = w
-                            w = following
-                    link[k] = write_head[r]
-                    write_head[r] = k
-                else:
-                    link[k] = read_head[r]
-                    read_head[r] = k
                 accessor[r, engine[e]] = e
-        elif kind[e] == 1:
+                if writes[k]:
+                    _forget_covered(box, link, write_head, r, k)
+                    _forget_covered(box, link, read_head, r, k)
+                    link[k], write_head[r] = write_head[r], k
+                else:
+                    link[k], read_head[r] = read_head[r], k
+        elif kind[e] == SAVE:
             r = subject[e]
             if filled[r] >= 0:
                 found[n], needs[n] = filled[r], True
                 n += 1
-            w = write_head[r]
-            while w >= 0 and n < 4000:
-                found[n], needs[n] = by[w], True
+            other = write_head[r]
+            while other >= 0:
+                found[n], needs[n] = by[other], True
                 n += 1
-                w = link[w]
+                other = link[other]
             save_event[res_tile[r]] = e
             accessor[r, engine[e]] = e
         else:
             r = subject[e]
-            if kind[e] == 2:
+            if kind[e] == RELOAD:
                 found[n], needs[n] = save_event[res_tile[r]], True
                 n += 1
             filled[r] = e
             accessor[r, engine[e]] = e
-        # -- each predecessor once ----------------------------------------------------------------------
-        if used + n + 8 > capacity:
-            capacity = 2 * capacity + n
-            grown = np.empty(capacity, dtype=np.int64)
-            grown[:used] = before[:used]
-            before = grown
-            flags = np.empty(capacity, dtype=np.bool_)
-            flags[:used] = value[:used]
-            value = flags
+        # Each predecessor once.
+        before = _grown(before, used, n)
+        value = _grown(value, used, n)
         for j in range(n):
             event = found[j]
             if event < 0 or event >= e:
                 continue
             if mark[event] == e:
-                if needs[j]:
-                    value[slot[event]] = True
+                value[slot[event]] = value[slot[event]] or needs[j]
                 continue
-            mark[event] = e
-            slot[event] = used
-            before[used] = event
-            value[used] = needs[j]
+            mark[event], slot[event] = e, used
+            before[used], value[used] = event, needs[j]
             used += 1
     row_start[events] = used
     return row_start, before[:used], value[:used]
