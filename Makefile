@@ -12,6 +12,7 @@ $(READY): pyproject.toml requirements.lock
 	@echo "creating $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[dev]'
+	@$(BIN)/python -m accelopt_simulator.warm_up
 	@touch $(READY)
 
 # Optimize a real NKIBench kernel on the simulator with the offline model: no key, no chip.
@@ -42,6 +43,8 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/startup.py
 	@$(BIN)/python benchmarks/trace_codec.py
 	@$(BIN)/python benchmarks/simulator_speed.py
+	@$(BIN)/python benchmarks/latency_speed.py
+	@$(BIN)/python benchmarks/fidelity.py
 
 # Write the lock file anew from what the virtual environment holds.
 lock: $(READY)

@@ -1,4 +1,4 @@
-"""The figures that fidelity.py reports: errors, ranks, counters and pairs, as plain dictionaries."""
+"""The figures that fidelity.py reports: errors, ranks, counters and pairs, as dictionaries."""
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ class Outcome:
         """Relative error of the latency."""
         return self.predicted_us / self.case.measured_us - 1
 
+    @property
+    def inside_interval(self) -> bool:
+        """Whether the measurement lies in the stated interval."""
+        return self.interval_us[0] <= self.case.measured_us <= self.interval_us[1]
+
     def row(self) -> dict[str, Any]:
         """For the report."""
         held_out = self.held_out_us
@@ -69,7 +74,6 @@ def report(outcomes: Sequence[Outcome], fitted: Calibration, main: str) -> dict[
     held_out = [o.held_out_us for o in head if o.held_out_us is not None]
     complete = len(held_out) == len(head)
     measured = [o.case.measured_us for o in head]
-    inside = sum(o.interval_us[0] <= o.case.measured_us <= o.interval_us[1] for o in head)
     return {
         "calibration": fitted.version,
         "fitted": fitted.fitted,
@@ -81,7 +85,7 @@ def report(outcomes: Sequence[Outcome], fitted: Calibration, main: str) -> dict[
         else None,
         "kendall_tau": _rank(kendalltau, [o.predicted_us for o in head], measured),
         "loo_kendall_tau": _rank(kendalltau, held_out, measured) if complete else None,
-        "inside_interval": inside,
+        "inside_interval": sum(o.inside_interval for o in head),
         "tasks": {o.case.name: o.row() for o in head},
         "counters": _counters(head),
         "families": {f: _family([o for o in scored if o.case.family == f]) for f in families},
@@ -118,6 +122,7 @@ def _family(members: Sequence[Outcome]) -> dict[str, Any]:
         **_errors([o.error for o in members]),
         "kendall_tau": _rank(kendalltau, predicted, measured),
         "spearman_rho": _rank(spearmanr, predicted, measured),
+        "inside_interval": sum(o.inside_interval for o in members),
         "entries": {o.case.name: o.row() for o in members},
     }
 
