@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -163,5 +164,15 @@ def _for_text(known: JournalledEvaluation, source: KernelSource) -> Evaluation:
             "source_sha256": source.sha256,
             "diagnostics": diagnostics,
             "line_facts": facts,
+            "explanation": _moved_lines(evaluation.explanation, lines),
         }
+    )
+
+
+def _moved_lines(text: str, lines: Mapping[int, int]) -> str:
+    """A text in which every `line N` names the line's new place."""
+    return re.sub(
+        r"\bline (\d+)\b",
+        lambda found: f"line {lines.get(int(found.group(1)), '?')}",
+        text,
     )

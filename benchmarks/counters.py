@@ -22,24 +22,22 @@ COUNTERS = (
 )
 
 WHY = {
-    "swiglu": "the chip keeps 256 of 1,536 repeated transposes and reads x once; the explicit HBM "
-    "scratch counts as spill there",
-    "matmul_add_rmsnorm": "the chip keeps most of w on chip (118 tile loads instead of 2,048); the "
-    "all-or-nothing reuse rule keeps none. The gain is broadcast once there",
-    "add_rmsnorm_matmul": "the chip also loads the identity of the implicit transposes (65,536 "
-    "bytes) and broadcasts the gain once",
-    "matmul": "the chip sinks the loads of rhs into the row loop because its column block does not "
-    "fit: 32 x rhs instead of 1 x",
-    "gqa_full": "score and probability tensors spill; residence in blocks comes within 3 %",
-    "rmsnorm_matmul": "the chip keeps part of the repeated loads of x and w",
+    "swiglu": "the chip fuses the two loops over column blocks, so that gate values need no spill; "
+    "the model keeps them apart and spills some. The explicit HBM scratch counts as spill in both",
+    "matmul_add_rmsnorm": "the chip loads 118 weight tiles for 64 distinct ones; the model finds "
+    "room for all 64",
+    "add_rmsnorm_matmul": "equal",
+    "matmul": "equal: the column block of rhs does not fit and is read once per row block",
+    "gqa_full": "score tensors spill; the model also reloads transposed queries more often",
+    "rmsnorm_matmul": "the chip loads 27 tiles a second time; the model finds room for them",
     "rope_single_freq_apply": "equal",
-    "bmm": "the chip hoists the repeated load and transpose of lhs, and spills a little for it",
-    "bmm_softmax": "score tensors spill; residence comes within 3 %. The chip hoists transposes",
+    "bmm": "the transposed lhs moves out of the loop over columns and spills; less in the model",
+    "bmm_softmax": "score tensors spill",
     "transpose_matmul": "equal",
-    "lora": "the chip hoists 11 of 12 transposes of x, and spills the hoisted tiles",
+    "lora": "transposes of x are done once and spill; 4.5 transposes of the chip are unexplained",
     "adamw": "equal",
     "silu": "equal",
-    "mamba": "the chip re-reads only one of delta and u, and spills the rest",
+    "mamba": "delta is read again for each state, u once; the accumulators spill",
 }
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 SIZE, LEFT, TOP, RIGHT, BOTTOM = 660, 76, 58, 24, 60
-LOW_US, HIGH_US = 100.0, 80_000.0
+LOW_US, HIGH_US = 80.0, 80_000.0
 TICKS = (100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000)
 BAND = 1.2
-RADIUS, LINE, LETTER = 5.0, 13.0, 6.2
+RADIUS, LINE, LETTER = 5.0, 13.0, 7.0
 
 BASELINE = ("14 NKIBench baselines (fitted; filled)", "#1f4e9c", "circle")
 STYLES = {
@@ -70,10 +70,10 @@ def draw(found: Mapping[str, Any]) -> str:
         name: (_x(row["measured_us"]), _y(row["predicted_us"]))
         for name, row in found["tasks"].items()
     }
-    parts += [_mark(*point, BASELINE, filled=True) for point in own.values()]
     styles = [BASELINE, *(STYLES.get(name, OTHER) for name in found["families"])]
-    legend = _Box(LEFT + 14, TOP + 14, 252, 20 * (len(styles) + 1) + 12)
+    legend = _Box(LEFT + 14, TOP + 14, 272, 20 * (len(styles) + 1) + 12)
     parts += _labels(own, [*points, *own.values()], legend)
+    parts += [_mark(*point, BASELINE, filled=True) for point in own.values()]
     parts += _legend(styles, legend)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
@@ -131,7 +131,7 @@ def _labels(
     own: Mapping[str, tuple[float, float]], points: Sequence[tuple[float, float]], legend: _Box
 ) -> list[str]:
     """Names beside their points, each where it covers least, with a line where it is far."""
-    taken = [_Box(x - 7, y - 7, 14, 14) for x, y in points] + [legend]
+    taken = [_Box(x - 8, y - 8, 16, 16) for x, y in points] + [legend]
     frame = _Box(LEFT, TOP, SIZE, SIZE)
     parts = []
     for name, (x, y) in sorted(own.items(), key=lambda item: item[1]):

@@ -200,7 +200,7 @@ def _pairs(found: Report) -> str:
         verdict = "tie" if pair["tie"] else sign
         fast = pair["fast"]
         # The same row read in two ways.
-        if sum(other["fast"] == fast for other in pairs["rows"]) > 1 and pair["file"]:
+        if len({other["file"] for other in pairs["rows"] if other["fast"] == fast}) > 1:
             fast += f" ({pair['file']})"
         rows.append(
             (
@@ -210,7 +210,7 @@ def _pairs(found: Report) -> str:
                 f"{pair['predicted_ratio']:.3f}",
                 f"{pair['lowest_ratio']:.3f} to {pair['highest_ratio']:.3f}",
                 _percent(pair["ratio_error"]),
-                {True: "yes", False: "no", None: "none published"}[pair["traffic_matches"]],
+                {True: "as published", False: "differs", None: "unknown"}[pair["traffic_matches"]],
                 verdict if pair["counted"] or pair["tie"] else f"({verdict})",
             )
         )

@@ -10,6 +10,7 @@ import argparse
 import json
 import resource
 import time
+from itertools import pairwise
 from typing import Any
 
 from accelopt.plugins import installed
@@ -39,7 +40,7 @@ def measure(name: str) -> dict[str, float]:
 
 
 def _steps(marks: list[float]) -> list[float]:
-    return [b - a for a, b in zip(marks, marks[1:], strict=False)]
+    return [b - a for a, b in pairwise(marks)]
 
 
 def main() -> None:

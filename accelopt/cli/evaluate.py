@@ -149,6 +149,8 @@ def as_data(result: Evaluation, task: KernelTask, backend: Backend) -> dict[str,
         "backend": backend.name,
         "status": result.status.value,
         "latency_us": result.latency_us,
+        "latency_low_us": result.latency_low_us,
+        "latency_high_us": result.latency_high_us,
         "percent_of_peak": peak,
         "bound": result.bound,
         "seeds": [
@@ -173,6 +175,9 @@ def show(result: Evaluation, task: KernelTask, backend: Backend, source: KernelS
     if result.latency_us is not None:
         alone = " (of the bytes alone)" if task.work.from_bytes_alone else ""
         facts["latency"] = microseconds(result.latency_us)
+        if result.latency_low_us is not None and result.latency_high_us is not None:
+            low, high = microseconds(result.latency_low_us), microseconds(result.latency_high_us)
+            facts["80 % range"] = f"{low} to {high}"
         facts["of peak"] = percent(data["percent_of_peak"]) + alone
         facts["bound by"] = result.bound
     facts["took"] = f"{result.elapsed_s:.1f} s"

@@ -1,9 +1,9 @@
 """NKIBench's rope; a guess at AccelOpt's best kernel of its first iteration.
 
-512 columns per step, of an affine loop where the baseline has a Python loop (a guess), with the halves of x read by a load each
-instead of one load and a copy; the result is put together and leaves by one store per step: 512
-stores, as the published gpsimd time says. The lower vector time than the baseline's is that of the
-missing copy.
+512 columns per step of an affine loop, where the baseline has a Python loop (a guess), with the
+halves of x read by a load each instead of one load and a copy; the result is put together and
+leaves by one store per step: 512 stores, as the published gpsimd time says. The lower vector time
+than the baseline's is that of the missing copy.
 """
 
 import neuronxcc.nki as nki

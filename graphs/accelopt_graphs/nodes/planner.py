@@ -76,7 +76,7 @@ def _bottleneck(candidate: Candidate) -> str:
         ranked = sorted(shares.items(), key=lambda share: (-share[1], share[0]))
         busy = ", ".join(f"{name} {100 * value:.1f} %" for name, value in ranked)
         parts.append(f"Busy share of the run: {busy}.")
-    return " ".join(parts)
+    return "\n\n".join(part for part in (" ".join(parts), evaluation.explanation) if part)
 
 
 def _first_line(text: str) -> str:
