@@ -53,7 +53,7 @@ class Outcome:
             "file": self.case.file,
             "device": self.case.device,
             "measured_us": self.case.measured_us,
-            "predicted_us": round(self.predicted_us, 3),
+            "predicted_us": self.predicted_us,
             "error": self.error,
             "low_us": self.interval_us[0],
             "high_us": self.interval_us[1],

@@ -1,8 +1,8 @@
 """NKIBench's rope, reconstructed from the published counters of AccelOpt's best kernel.
 
 512 columns per step of an affine loop (a guess: the counters do not tell the kind of loop). Each
-half of x comes by a load of its own to partition 0, and each half of the result leaves by a store of
-its own from a tile of its own: 1,024 stores in all, as the published gpsimd time says, and the
+half of x comes by a load of its own to partition 0, and each half of the result leaves by a store
+of its own from a tile of its own: 1,024 stores in all, as the published gpsimd time says, and the
 published bytes.
 """
 

@@ -88,6 +88,8 @@ class Timing:
         dma_window: the same for transfers [prior].
         removes_repeats: 1 when the compiler drops repeated loads and computations (`neuronxcc`
             does; the compiler of the `nki` dialect performs few transformations [doc]).
+        port_exclusion: 1 when the vector and scalar engines take turns at PSUM, and the vector and
+            gpsimd engines at SBUF [doc: generation 2; lifted in generation 3].
         sequential_barrier: 1 when the loads of a sequential loop's next iteration start after the
             computing of this one, 0 when they overlap [fitted switch; seen in rope].
         overhead_us: fixed overhead of a profiled run [meas about 95].
@@ -124,6 +126,7 @@ class Timing:
     window: int = 20
     dma_window: int = 160
     removes_repeats: int = 1
+    port_exclusion: int = 1
     sequential_barrier: int = 1
     overhead_us: float = 95.0
     log_error: float = 0.3
@@ -153,6 +156,7 @@ TRN2_TIMING = Timing(
     pool_ghz=1.2,
     act_overhead_ns=50.0,
     dve_fast_modes=True,
+    port_exclusion=0,
     dma_row_ns=20.0,
     dma_engine_bytes_per_ns=24.5,
     dma_latency_ns=1600.0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from hypothesis import strategies as st
@@ -62,7 +62,7 @@ def program_of(steps: list[Step], tiles: list[Tile]) -> Program:
     ]
     flat = [operand for row in operands for operand in row]
     count = len(steps)
-    return Program(
+    columns = dict(
         item=np.arange(count),
         row=np.zeros(count, dtype=np.int64),
         engine=ints(step.engine for step in steps),
@@ -88,6 +88,9 @@ def program_of(steps: list[Step], tiles: list[Tile]) -> Program:
         tile_rotates=bools(tile.rotates for tile in tiles),
         broadcast_tiles=np.empty(0, dtype=np.int64),
     )
+    # Columns that no test speaks of.
+    rest = {f.name: np.zeros(count, dtype=np.int64) for f in fields(Program)} | columns
+    return Program(**rest)
 
 
 BOXES = st.tuples(

@@ -214,8 +214,8 @@ def test_the_tile_that_is_used_last_goes():
 
 
 def test_a_saved_tile_is_saved_again_only_when_it_was_written_since():
-    tiles = [Tile(), Tile(size=2048)]
-    twice = [write(0), write(1), read(1), read(0), write(1), read(1), read(0)]
+    tiles = [Tile(), Tile(size=2048), Tile(size=2048)]
+    twice = [write(0), write(1), read(1), read(0), write(2), read(2), read(0)]
     found = moves_of(reside(program_of(twice, tiles), 2048))
     assert found == [("save", 0), ("reload", 0), ("reload", 0)]
     update = [*twice[:4], Step(reads=((0, WHOLE),), writes=((0, WHOLE),)), *twice[4:]]
@@ -279,7 +279,7 @@ def test_a_sunk_tile_that_dies_does_not_count_as_room_for_what_is_carried_over()
 SPILLING = """
 def kernel(x):
     out = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.shared_hbm)
-    kept = nl.ndarray((TILES, nl.par_dim(128), 4096), dtype=nl.float32, buffer=nl.sbuf)
+    kept = nl.ndarray((TILES, nl.par_dim(128), 4096), dtype=nl.float32, buffer=nl.sbuf, name="kept")
     for i in nl.affine_range(TILES):
         kept[i, :, :] = nl.exp(nl.load(x[i]))
     for i in nl.affine_range(TILES):

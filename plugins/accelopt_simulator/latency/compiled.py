@@ -42,6 +42,7 @@ class Compiled:
         program: what is left of them after reuse.
         residences: events and stays of tiles.
         engine: engine code of each event.
+        ports: shared memory ports of each event, 0 where nothing is shared.
         waits: what each event waits for.
     """
 
@@ -50,6 +51,7 @@ class Compiled:
     program: Program
     residences: Residences
     engine: Ints
+    ports: Ints
     waits: Waits
 
     @property
@@ -96,7 +98,10 @@ def compile_trace(analysis: Analysis, device: DeviceSpec, timing: Timing) -> Com
         ring_bytes=timing.ring_bytes,
         sequential_barrier=bool(timing.sequential_barrier),
     )
-    return Compiled(analysis, items, program, residences, engine, waits)
+    ports = np.zeros(len(engine), dtype=np.int64)
+    if timing.port_exclusion:
+        ports[is_instance] = program.ports[residences.subject[is_instance]]
+    return Compiled(analysis, items, program, residences, engine, ports, waits)
 
 
 def durations(
@@ -133,6 +138,7 @@ def run(compiled: Compiled, busy_ns: Floats, latency_ns: Floats, timing: Timing)
     """Run a compiled kernel."""
     return run_queues(
         compiled.engine,
+        compiled.ports,
         busy_ns,
         latency_ns,
         compiled.waits,

@@ -42,6 +42,22 @@ class CostInput:
         """Whether an operand lies in PSUM."""
         return role in self.regions and self.regions[role].space is Space.PSUM
 
+    def fast_mode(self) -> float:
+        """Share of the usual cycles that a copy or a scalar operation takes on 16-bit operands.
+
+        From generation 3 on: a quarter when all is contiguous in SBUF, else half [doc].
+        """
+        itemsizes = [
+            r.itemsize for role, r in self.regions.items() if role in ("dst", "data", "src")
+        ]
+        if not self.timing.dve_fast_modes or max(itemsizes, default=4) > 2:
+            return 1.0
+        moved = [r for role, r in self.regions.items() if role in ("dst", "data", "src")]
+        packed = all(
+            r.space is Space.SBUF and r.inner_stride_bytes in (0, r.itemsize) for r in moved
+        )
+        return 0.25 if packed else 0.5
+
     def stride_factor(self) -> float:
         """2 when an operand's innermost stride exceeds 16 bytes: half the bandwidth [doc]."""
         on_chip = (r for r in self.regions.values() if r.space is not Space.HBM)

@@ -37,13 +37,19 @@ def _tensor_scalar(c: CostInput) -> Cost:
     ops = {c.attrs["op0"], c.attrs.get("op1", c.attrs["op0"])}
     simple = ops <= {"multiply", "add"} and "reduce_res" not in c.regions
     extra = c.timing.min_cycles if "reduce_res" in c.regions else 0.0
-    return by_engine_cost(c, Engine.SCALAR if simple else Engine.VECTOR, 1.0, extra)
+    engine = Engine.SCALAR if simple else Engine.VECTOR
+    return by_engine_cost(c, engine, c.fast_mode(), extra)
 
 
 def _tensor_tensor(c: CostInput) -> Cost:
     one_psum = c.in_psum("data1") != c.in_psum("data2")
     all_bf16 = all(code == BFLOAT16 for code in c.dtypes.values())
-    fast = one_psum or (all_bf16 and c.attrs["op"] in ("add", "multiply", "subtract"))
+    narrow = all(region.itemsize <= 2 for region in c.regions.values())
+    fast = (
+        one_psum
+        or (all_bf16 and c.attrs["op"] in ("add", "multiply", "subtract"))
+        or (c.timing.dve_fast_modes and narrow and not c.in_psum("data1"))
+    )
     engine = Engine.GPSIMD if c.attrs["op"] == "power" else Engine.VECTOR
     return by_engine_cost(c, engine, 1.0 if fast else 2.0)
 
@@ -60,7 +66,7 @@ def _tensor_reduce(c: CostInput) -> Cost:
 
 
 def _tensor_copy(c: CostInput) -> Cost:
-    return by_engine_cost(c, Engine.SCALAR, 1.0)
+    return by_engine_cost(c, Engine.SCALAR, c.fast_mode())
 
 
 def _tensor_copy_dynamic(c: CostInput) -> Cost:

@@ -3,7 +3,7 @@
 A tile that fits a bank and is read by one `tensor_tensor` of the same loop body, whose other input
 lies in SBUF, may go to PSUM: the vector engine then reads both inputs at once. Seen in the
 published adamw counters: three of the baseline's nine counted results per tile lie in PSUM, four of
-the best kernel's. PSUM must still hold two copies of each.
+the best kernel's. PSUM must hold two copies of each, and one tile more.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def placed_in_psum(analysis: Analysis) -> frozenset[int]:
         if reader is None or reader in served or _other_in_psum(analysis, reader, tensor):
             continue
         loop = int(analysis.innermost[reader])
-        if COPIES * (banks.get(loop, 0) + 1) > BANKS:
+        if COPIES * (banks.get(loop, 0) + 2) > BANKS:
             continue
         banks[loop] = banks.get(loop, 0) + 1
         served.add(reader)

@@ -19,7 +19,7 @@ from accelopt_simulator.latency.placement import placed_in_psum
 from accelopt_simulator.latency.stream import InstructionInstances, program_order
 from accelopt_simulator.trace.analysis import Analysis
 from accelopt_simulator.trace.folding import uses_by_storage
-from accelopt_simulator.trace.schema import LoopKind, OperandKind, Space, TensorRole, Trace
+from accelopt_simulator.trace.schema import Engine, LoopKind, OperandKind, Space, TensorRole, Trace
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -34,6 +34,7 @@ class Program:
         item: position in the list of expanded instructions.
         row: which of that instruction's instances it is.
         engine: engine code.
+        ports: shared ports it uses: 1 = PSUM, 2 = SBUF, 3 = both; 0 for one that shares none.
         signature: equal for instances that compute the same function of their operands; for a load,
             of the same HBM region.
         pure: whether the result depends on nothing else, so that doing it twice is useless.
@@ -60,6 +61,7 @@ class Program:
     item: Ints
     row: Ints
     engine: Ints
+    ports: Ints
     signature: Ints
     pure: Bools
     is_load: Bools
@@ -143,6 +145,7 @@ def build_program(analysis: Analysis, instances: list[InstructionInstances]) -> 
         item=which,
         row=within_kept,
         engine=np.array([int(i.engine) for i in instances])[which],
+        ports=np.array(columns.ports, dtype=np.int64)[which],
         signature=np.concatenate(columns.signatures)[flat],
         pure=np.array(columns.pure, dtype=np.bool_)[which],
         is_load=np.array(columns.loads, dtype=np.bool_)[which],
@@ -187,6 +190,7 @@ class _Columns:
         self.analysis, self.loops, self.tracked, self.whole = analysis, loops, tracked, whole
         self.operands: list[list[_OperandRows]] = []
         self.signatures: list[Ints] = []
+        self.ports: list[int] = []
         self.pure: list[bool] = []
         self.loads: list[bool] = []
         self.effects: list[bool] = []
@@ -246,10 +250,19 @@ class _Columns:
         self.loads.append(dma and from_hbm)
         self.effects.append(to_hbm or not any(row.write for row in rows))
         self.added.append(bool(item.key[-1][0] % 2) if count else False)
+        self.ports.append(_ports(item))
         self.adds.append(item.op == "nc_matmul" and item.attrs.get("accumulate") is True)
         self.epochs.append(_sequential_epoch(self.analysis, item, count))
         itemsize = max((g.itemsize for _, g, _, _ in item.operands), default=0)
         self.bytes.append(item.rows * item.free * itemsize if dma else np.zeros(count))
+
+
+def _ports(item: InstructionInstances) -> int:
+    """Which memory ports an instruction may have to share with another engine."""
+    spaces = {region.space for _, region, _, _ in item.operands}
+    psum = item.engine in (Engine.VECTOR, Engine.SCALAR) and Space.PSUM in spaces
+    sbuf = item.engine in (Engine.VECTOR, Engine.GPSIMD) and Space.SBUF in spaces
+    return int(psum) + 2 * int(sbuf)
 
 
 def _generation(analysis: Analysis, item: InstructionInstances, loop: int, count: int) -> Ints:

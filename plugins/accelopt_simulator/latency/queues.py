@@ -49,6 +49,7 @@ class Schedule:
 
 def run_queues(
     engine: Ints,
+    ports: Ints,
     busy_ns: Floats,
     latency_ns: Floats,
     waits: Waits,
@@ -61,6 +62,7 @@ def run_queues(
 
     Args:
         engine: engine code of each event, in program order.
+        ports: shared memory ports that each holds meanwhile: 1 = PSUM, 2 = SBUF, 3 = both.
         busy_ns: time each holds its engine.
         latency_ns: result latency of each.
         waits: what each waits for; only earlier events.
@@ -71,7 +73,7 @@ def run_queues(
     """
     return Schedule(
         *_run(
-            engine, busy_ns, latency_ns, waits.start, waits.before, waits.value,
+            engine, ports, busy_ns, latency_ns, waits.start, waits.before, waits.value,
             np.array([max(1, window), max(1, dma_window)]), semaphore_ns,
         )
     )  # fmt: skip
@@ -113,8 +115,8 @@ def _groups(engine: Ints) -> tuple[Ints, Ints]:
 
 @compiled
 def _run(
-    engine: Ints, busy: Floats, latency: Floats, row_start: Ints, before: Ints, value: Bools,
-    widths: Ints, hop: float,
+    engine: Ints, ports: Ints, busy: Floats, latency: Floats,
+    row_start: Ints, before: Ints, value: Bools, widths: Ints, hop: float,
 ) -> tuple[Floats, Floats, Ints, Ints, Floats, Floats]:  # fmt: skip
     count = len(engine)
     out_start, out, out_value = _followers(row_start, before, value)
@@ -125,6 +127,9 @@ def _run(
     finished_by = np.zeros(2)
     slowest = np.full(2, -1, dtype=np.int64)
     free = np.zeros(QUEUES, dtype=np.float64)
+    port_free = np.zeros(2)
+    port_user = np.full(2, -1, dtype=np.int64)
+    port_event = np.full(2, -1, dtype=np.int64)
     last = np.full(QUEUES, -1, dtype=np.int64)
     # Typed by a first entry that is taken out again.
     future = [[(0.0, np.int64(-1))] for _ in range(QUEUES)]
@@ -155,18 +160,26 @@ def _run(
             while len(future[other]) and future[other][0][0] <= free[other]:
                 heapq.heappush(now[other], heapq.heappop(future[other])[1])
             if len(now[other]):
-                when = free[other]
+                when, i = free[other], now[other][0]
             elif len(future[other]):
-                when = future[other][0][0]
+                when, i = future[other][0]
             else:
                 continue
+            for port in range(2):
+                # An engine that used the port last goes on; another one waits until it is free.
+                if ports[i] >> port & 1 and port_user[port] != other:
+                    when = max(when, port_free[port])
             if when < begin:
                 q, begin = other, when
         i = heapq.heappop(now[q]) if len(now[q]) else heapq.heappop(future[q])[1]
         finish = begin + busy[i]
         start[i], end[i] = begin, finish
         ready = max(data_ready[i], space_ready[i])
-        if max(free[q], order_ready[i]) > ready:
+        if begin > max(ready, max(free[q], order_ready[i])):
+            wait[i] = ENGINE
+            held = ports[i] & 1 and port_free[0] == begin
+            cause[i] = port_event[0] if held else port_event[1]
+        elif max(free[q], order_ready[i]) > ready:
             wait[i] = ENGINE
             queue_held = free[q] >= order_ready[i] and last[q] >= 0
             cause[i] = last[q] if queue_held else order_cause[i]
@@ -177,6 +190,9 @@ def _run(
         elif last[q] >= 0:
             cause[i], wait[i] = last[q], ENGINE
         free[q], last[q] = finish, i
+        for port in range(2):
+            if ports[i] >> port & 1:
+                port_free[port], port_user[port], port_event[port] = finish, q, i
         started[i] = True
         group = 1 if q == DMA else 0
         while oldest[group] < opened[group] and started[members[oldest[group]]]:

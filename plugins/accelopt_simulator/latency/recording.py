@@ -9,7 +9,7 @@ from accelopt.device import DeviceSpec
 from accelopt_simulator.latency.compiled import Compiled
 from accelopt_simulator.latency.execution import Execution, MemoryUse, Transfer
 from accelopt_simulator.latency.queues import Schedule
-from accelopt_simulator.latency.spill import Kind
+from accelopt_simulator.latency.spill import Kind, partition_share
 from accelopt_simulator.trace.schema import Engine, Space
 
 Ints = NDArray[np.int64]
@@ -110,19 +110,25 @@ def _tensor_of_item(compiled: Compiled) -> Ints:
 def _memory_use(
     compiled: Compiled, schedule: Schedule, done: Floats
 ) -> tuple[Floats, Floats, Floats, Ints]:
-    """(from, to, bytes per partition, memory) of each residence."""
+    """(from, to, bytes per partition, memory) of each residence.
+
+    A load takes its room when it starts, a computed tile when it is there: it may take the place of
+    an operand of the same instruction.
+    """
     residences, program = compiled.residences, compiled.program
     first, last = residences.first_event, residences.last_event
-    begin = schedule.start[first].copy()
-    end = np.maximum(done[last], begin)
+    loaded = compiled.engine == Engine.DMA
+    begin = np.where(loaded[first], schedule.start[first], schedule.end[first])
+    end = np.maximum(np.where(loaded[last], done[last], schedule.end[last]), begin)
     event_of = np.empty(len(program), dtype=np.int64)
     event_of[residences.subject[compiled.is_instance]] = np.flatnonzero(compiled.is_instance)
     owner = np.repeat(np.arange(len(program)), np.diff(program.operand_start))
     held = residences.operand_residence >= 0
-    np.minimum.at(begin, residences.operand_residence[held], schedule.start[event_of[owner[held]]])
     np.maximum.at(end, residences.operand_residence[held], schedule.end[event_of[owner[held]]])
     tiles = residences.tile
-    return begin, end, program.tile_bytes[tiles], program.tile_space[tiles]
+    in_sbuf = program.tile_space[tiles] == Space.SBUF
+    share = np.where(in_sbuf, partition_share(program.tile_partitions[tiles]), 1.0)
+    return begin, end, program.tile_bytes[tiles] * share, program.tile_space[tiles]
 
 
 def _over_time(

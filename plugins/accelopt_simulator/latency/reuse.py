@@ -98,6 +98,7 @@ def select(program: Program, alive: Bools) -> Program:
         item=program.item[alive],
         row=program.row[alive],
         engine=program.engine[alive],
+        ports=program.ports[alive],
         signature=program.signature[alive],
         pure=program.pure[alive],
         is_load=program.is_load[alive],
