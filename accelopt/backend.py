@@ -24,6 +24,7 @@ class Capability(StrEnum):
     COUNTERS = "counters"
     """Profiler counters beside the latency."""
     TIMELINE = "timeline"
+    """A run over time, engine by engine."""
     DIALECT_NEURONXCC_NKI = "dialect:neuronxcc.nki"
     DIALECT_NKI = "dialect:nki"
 

@@ -51,6 +51,7 @@ class SimulatorBackend(Backend):
     capabilities = BASE_CAPABILITIES | {
         Capability.ESTIMATE,
         Capability.COUNTERS,
+        Capability.TIMELINE,
         Capability.DIALECT_NEURONXCC_NKI,
     }
 

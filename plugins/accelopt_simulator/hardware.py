@@ -88,6 +88,11 @@ class Timing:
         dma_window: the same for transfers [prior].
         removes_repeats: 1 when the compiler drops repeated loads and computations (`neuronxcc`
             does; the compiler of the `nki` dialect performs few transformations [doc]).
+        exchanges_loops: 1 when the compiler turns loops round to move repeated work out of them
+            [meas: bmm].
+        sinks_loads: 1 when loads that are too large to be kept run again in each iteration [meas:
+            matmul].
+        places_in_psum: 1 when small results of the scalar engine may go to PSUM [meas: adamw].
         port_exclusion: 1 when the vector and scalar engines take turns at PSUM, and the vector and
             gpsimd engines at SBUF [doc: generation 2; lifted in generation 3].
         sequential_barrier: 1 when the loads of a sequential loop's next iteration start after the
@@ -126,6 +131,9 @@ class Timing:
     window: int = 20
     dma_window: int = 160
     removes_repeats: int = 1
+    exchanges_loops: int = 1
+    sinks_loads: int = 1
+    places_in_psum: int = 1
     port_exclusion: int = 1
     sequential_barrier: int = 1
     overhead_us: float = 95.0

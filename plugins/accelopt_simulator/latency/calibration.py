@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -24,7 +24,10 @@ from accelopt.errors import ConfigError
 from accelopt.files import write_atomic
 from accelopt.paths import user_data_dir
 from accelopt_simulator.hardware import PRIORS, Timing
-from accelopt_simulator.latency.fit import Fit, Measured, names, with_values
+from accelopt_simulator.latency.parameters import names, with_values
+
+if TYPE_CHECKING:
+    from accelopt_simulator.latency.fit import Fit, Measured
 
 SCHEMA_VERSION = 1
 COMPILER_HABITS = ("window", "sequential_barrier", "dve_overhead_ns")

@@ -20,7 +20,7 @@ from accelopt_simulator.latency.queues import Schedule, run_queues
 from accelopt_simulator.latency.reuse import mergers, without_repeats
 from accelopt_simulator.latency.sinking import sink_large_loads
 from accelopt_simulator.latency.spill import Kind, Residences, reside
-from accelopt_simulator.latency.stream import InstructionInstances, expand
+from accelopt_simulator.latency.stream import InstructionInstances, expand, placed
 from accelopt_simulator.latency.waits import Waits, find_waits
 from accelopt_simulator.trace.analysis import Analysis
 from accelopt_simulator.trace.schema import Engine
@@ -72,17 +72,18 @@ def compile_trace(analysis: Analysis, device: DeviceSpec, timing: Timing) -> Com
         TooManyInstancesError: the trace is too large for this model.
     """
     items = expand(analysis, timing)
-    program = build_program(analysis, items)
+    program = build_program(analysis, items, placed(analysis, timing))
     if timing.removes_repeats:
         merged = mergers(program, device.sbuf_bytes_per_partition)
-        pairs = exchanged_loops(analysis, items, program, merged)
+        pairs = exchanged_loops(analysis, items, program, merged) if timing.exchanges_loops else []
         if pairs:
             groups = program.tile_storage[merged[merged != np.arange(len(merged))]]
             items = exchange(analysis, items, pairs)
-            program = build_program(analysis, items)
+            program = build_program(analysis, items, placed(analysis, timing))
             merged = mergers(program, device.sbuf_bytes_per_partition, frozenset(groups.tolist()))
         program = without_repeats(program, merged)
-    program = sink_large_loads(program, items, timing.keep_bytes)
+    if timing.sinks_loads:
+        program = sink_large_loads(program, items, timing.keep_bytes)
     residences = reside(program, timing.keep_bytes)
     is_instance = residences.kind == Kind.INSTANCE
     engine = np.full(len(residences.kind), int(Engine.DMA), dtype=np.int64)

@@ -8,8 +8,8 @@ the log error of the HBM bytes (which only `keep_bytes` moves), and a small cost
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from accelopt.device import DeviceSpec
 from accelopt_simulator.hardware import Timing
 from accelopt_simulator.latency.compiled import Compiled, compile_trace, durations, makespan_ns, run
 from accelopt_simulator.latency.counters import hbm_bytes
-from accelopt_simulator.latency.parameters import FITTED
+from accelopt_simulator.latency.parameters import FITTED, names, with_values
 from accelopt_simulator.trace.analysis import Analysis
 from accelopt_simulator.trace.schema import Trace
 
@@ -129,20 +129,6 @@ class Predictor:
                 compile_trace(analysis, self.device, timing) for analysis in self._analyses
             ]
         return self._compiled[key]
-
-
-def names() -> tuple[str, ...]:
-    """Names of the fitted parameters, in order."""
-    return tuple(parameter.name for parameter in FITTED)
-
-
-def with_values(timing: Timing, values: Mapping[str, float]) -> Timing:
-    """A timing with some fields replaced, each in its own type."""
-    typed = {
-        name: int(value) if isinstance(getattr(timing, name), int) else float(value)
-        for name, value in values.items()
-    }
-    return replace(timing, **typed)  # type: ignore[arg-type]
 
 
 def fit(

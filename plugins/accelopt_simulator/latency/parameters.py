@@ -6,7 +6,10 @@ is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from accelopt_simulator.hardware import Timing
 
 KIB = 1024
 
@@ -78,3 +81,17 @@ FITTED = (
     ),
 )  # fmt: skip
 """At most eight, each with a physical meaning."""
+
+
+def names() -> tuple[str, ...]:
+    """Names of the fitted parameters, in order."""
+    return tuple(parameter.name for parameter in FITTED)
+
+
+def with_values(timing: Timing, values: Mapping[str, float]) -> Timing:
+    """A timing with some fields replaced, each in its own type."""
+    typed = {
+        name: int(value) if isinstance(getattr(timing, name), int) else float(value)
+        for name, value in values.items()
+    }
+    return replace(timing, **typed)  # type: ignore[arg-type]

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from accelopt_simulator.dtypes import DTYPES
 from accelopt_simulator.isa import DMA_OPS
 from accelopt_simulator.latency.generations import fresh_tile_loops
-from accelopt_simulator.latency.placement import placed_in_psum
 from accelopt_simulator.latency.stream import InstructionInstances, program_order
 from accelopt_simulator.trace.analysis import Analysis
 from accelopt_simulator.trace.folding import uses_by_storage
@@ -96,8 +95,18 @@ class Program:
         return np.minimum(first, len(self) - 1)
 
 
-def build_program(analysis: Analysis, instances: list[InstructionInstances]) -> Program:
-    """Flatten expanded instructions; instances that a predicate switches off are left out."""
+def build_program(
+    analysis: Analysis,
+    instances: list[InstructionInstances],
+    in_psum: frozenset[int] = frozenset(),
+) -> Program:
+    """Flatten expanded instructions; instances that a predicate switches off are left out.
+
+    Args:
+        analysis: facts about the trace.
+        instances: expanded instructions.
+        in_psum: tensors declared in SBUF that the compiler puts into PSUM.
+    """
     trace = analysis.trace
     loops = fresh_tile_loops(analysis)
     tracked = _tracked_hbm(analysis, instances)
@@ -136,7 +145,7 @@ def build_program(analysis: Analysis, instances: list[InstructionInstances]) -> 
     tiles, operand_tile = _number(keys)
     storage = tiles[:, 0]
     space = trace.tensor_space.astype(np.int64)
-    for tensor in placed_in_psum(analysis):
+    for tensor in in_psum:
         space[tensor] = Space.PSUM
     size = np.array([_tile_bytes(analysis, s) for s in range(trace.num_tensors)])
     partitions = np.array([_partitions(trace, s) for s in range(trace.num_tensors)], dtype=np.int64)

@@ -70,14 +70,19 @@ def expand(analysis: Analysis, timing: Timing) -> list[InstructionInstances]:
     total = sum(analysis.instances(int(loop)) for loop in analysis.innermost)
     if total > MAX_INSTANCES:
         raise TooManyInstancesError(f"{total} instruction instances, at most {MAX_INSTANCES}")
-    placed = placed_in_psum(analysis)
+    in_psum = placed(analysis, timing)
     items = []
     for instruction in range(trace.num_instructions):
-        item = _expand_one(analysis, timing, instruction, placed)
+        item = _expand_one(analysis, timing, instruction, in_psum)
         items.append(item)
         if _needs_move(analysis, item):
             items.append(_move(item, timing))
     return items
+
+
+def placed(analysis: Analysis, timing: Timing) -> frozenset[int]:
+    """Tensors declared in SBUF that the compiler is expected to put into PSUM."""
+    return placed_in_psum(analysis) if timing.places_in_psum else frozenset()
 
 
 def _needs_move(analysis: Analysis, item: InstructionInstances) -> bool:
@@ -111,7 +116,7 @@ def _move(item: InstructionInstances, timing: Timing) -> InstructionInstances:
 
 
 def _expand_one(
-    analysis: Analysis, timing: Timing, instruction: int, placed: frozenset[int]
+    analysis: Analysis, timing: Timing, instruction: int, in_psum: frozenset[int]
 ) -> InstructionInstances:
     trace = analysis.trace
     spec = OPS[trace.ops[trace.ins_op[instruction]]]
@@ -125,7 +130,7 @@ def _expand_one(
         if kind is not OperandKind.ACCESS:
             continue
         region = region_of(analysis, ref)
-        if region.storage in placed:
+        if region.storage in in_psum:
             region = replace(region, space=Space.PSUM)
         regions[role] = region
         dtypes[role] = int(trace.tensor_dtype[region.tensor])
