@@ -14,9 +14,9 @@ from pydantic import BaseModel, Field, ValidationError
 from accelopt.entry_point import find_entry, parse_kernel
 from accelopt.errors import ConfigError
 from accelopt.plugins import installed
+from accelopt_simulator import measurements
 from accelopt_simulator.frontend.run import TraceRequest
 from accelopt_simulator.hardware import DEVICES
-from accelopt_simulator.latency import measurements
 from accelopt_simulator.requests import request_for
 
 ROOT = Path(__file__).parents[1]

@@ -25,9 +25,9 @@ def calibrate(
     # Imported here: the command line lists its commands without loading NumPy.
     from accelopt.cli.output import console, print_facts, print_json, print_table
     from accelopt.errors import ConfigError
+    from accelopt_simulator import measurements as data
     from accelopt_simulator.hardware import DEVICES, PRIORS
     from accelopt_simulator.latency import calibration, fit
-    from accelopt_simulator.latency import measurements as data
     from accelopt_simulator.latency.parameters import FITTED
 
     found = data.read(measurements) if measurements else data.shipped(device)

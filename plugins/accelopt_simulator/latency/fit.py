@@ -30,6 +30,8 @@ BYTES_WEIGHT = 0.1
 PRIOR_WEIGHT = 0.005
 """Cost of moving a parameter through its whole range: without evidence it stays at its prior."""
 ROUNDS = 4
+KEPT = 4
+"""Sets of compiled kernels that are kept: they are large, and the search returns to a few."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Fit:
 
 
 class Predictor:
-    """Predictions of a set of kernels under different parameters; everything is computed once."""
+    """Predictions of a set of kernels under different parameters; each is computed once."""
 
     def __init__(self, kernels: Sequence[Measured], device: DeviceSpec, base: Timing) -> None:
         self.kernels, self.device, self.base = kernels, device, base
@@ -125,6 +127,8 @@ class Predictor:
         key = self._key(values)
         if key not in self._compiled:
             timing = self.timing(values)
+            while len(self._compiled) >= KEPT:
+                self._compiled.pop(next(iter(self._compiled)))
             self._compiled[key] = [
                 compile_trace(analysis, self.device, timing) for analysis in self._analyses
             ]

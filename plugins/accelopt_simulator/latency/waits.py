@@ -162,16 +162,31 @@ def _barrier_rows(
 
 
 @compiled
+def _add(event: int, needed: bool, e: int, slot: Ints, found: Ints, needs: Bools, n: int) -> int:
+    """Append an event that event `e` waits for; each once, so that `found` holds any number.
+
+    `slot` is where an event stands in `found`, if it does.
+    """
+    if event < 0 or event >= e:
+        return n
+    at = slot[event]
+    if at < n and found[at] == event:
+        needs[at] = needs[at] or needed
+        return n
+    slot[event], found[n], needs[n] = n, event, needed
+    return n + 1
+
+
+@compiled
 def _add_overlapping(
     box: Ints, link: Ints, by: Ints, head: int, k: int, needed: bool,
-    found: Ints, needs: Bools, n: int,
+    e: int, slot: Ints, found: Ints, needs: Bools, n: int,
 ) -> int:  # fmt: skip
     """Append the events of a list of operands whose boxes meet that of operand `k`."""
     other = head
     while other >= 0:
         if meets(box, k, other):
-            found[n], needs[n] = by[other], needed
-            n += 1
+            n = _add(by[other], needed, e, slot, found, needs, n)
         other = link[other]
     return n
 
@@ -193,19 +208,20 @@ def _forget_covered(box: Ints, link: Ints, heads: Ints, r: int, k: int) -> None:
 
 
 @compiled
-def _add_users(accessor: Ints, r: int, found: Ints, needs: Bools, n: int) -> int:
+def _add_users(
+    accessor: Ints, r: int, e: int, slot: Ints, found: Ints, needs: Bools, n: int
+) -> int:
     """Append the last use of a residence by each engine."""
     for q in range(QUEUES):
-        if accessor[r, q] >= 0:
-            found[n], needs[n] = accessor[r, q], False
-            n += 1
+        n = _add(accessor[r, q], False, e, slot, found, needs, n)
     return n
 
 
 @compiled
 def _add_room(
     r: int, e: int, room: Floats, space: Ints, free: Floats, pointer: Ints, left: Floats,
-    release_order: Ints, res_last: Ints, accessor: Ints, found: Ints, needs: Bools, n: int,
+    release_order: Ints, res_last: Ints, accessor: Ints, slot: Ints, found: Ints, needs: Bools,
+    n: int,
 ) -> int:  # fmt: skip
     """Append the users of the residences whose room residence `r` takes, oldest release first."""
     pool = 0 if space[r] == SBUF else 1
@@ -222,7 +238,7 @@ def _add_room(
         take = min(left[other], want)
         left[other] -= take
         want -= take
-        n = _add_users(accessor, other, found, needs, n)
+        n = _add_users(accessor, other, e, slot, found, needs, n)
         if left[other] <= 1e-9:
             pointer[pool] += 1
     return n
@@ -249,7 +265,6 @@ def _waits(
     value = np.empty(len(before), dtype=np.bool_)
     row_start = np.empty(events + 1, dtype=np.int64)
     used = 0
-    mark = np.full(events, -1, dtype=np.int64)
     slot = np.zeros(events, dtype=np.int64)
     accessor = np.full((num_res, QUEUES), -1, dtype=np.int64)
     write_head = np.full(num_res, -1, dtype=np.int64)
@@ -262,9 +277,8 @@ def _waits(
     free = capacity.copy()
     pointer = np.zeros(2, dtype=np.int64)
     left = room.copy()
-    # One event can at most wait for every operand and every residence's users.
-    found = np.empty(len(writes) + QUEUES * (num_res + 2) + 2, dtype=np.int64)
-    needs = np.empty(len(found), dtype=np.bool_)
+    found = np.empty(events, dtype=np.int64)
+    needs = np.empty(events, dtype=np.bool_)
     for e in range(events):
         row_start[e] = used
         n = 0
@@ -273,9 +287,7 @@ def _waits(
         last = start[subject[e] + 1] if own else 0
         if len(barriers):
             for q in range(QUEUES):
-                if barriers[e, q] >= 0:
-                    found[n], needs[n] = barriers[e, q], False
-                    n += 1
+                n = _add(barriers[e, q], False, e, slot, found, needs, n)
         # Residences that start here take room.
         for at in range(last - first if own else 1):
             r = operand_residence[first + at] if own else subject[e]
@@ -285,23 +297,23 @@ def _waits(
             if space[r] != HBM:
                 n = _add_room(
                     r, e, room, space, free, pointer, left,
-                    release_order, res_last, accessor, found, needs, n,
+                    release_order, res_last, accessor, slot, found, needs, n,
                 )  # fmt: skip
             if replaced[r] >= 0:
-                n = _add_users(accessor, replaced[r], found, needs, n)
+                n = _add_users(accessor, replaced[r], e, slot, found, needs, n)
         if own:
             for k in range(first, last):
                 r = operand_residence[k]
                 if r < 0:
                     continue
-                if filled[r] >= 0:
-                    found[n], needs[n] = filled[r], not writes[k]
-                    n += 1
+                n = _add(filled[r], not writes[k], e, slot, found, needs, n)
                 n = _add_overlapping(
-                    box, link, by, write_head[r], k, not writes[k], found, needs, n
+                    box, link, by, write_head[r], k, not writes[k], e, slot, found, needs, n
                 )
                 if writes[k]:
-                    n = _add_overlapping(box, link, by, read_head[r], k, False, found, needs, n)
+                    n = _add_overlapping(
+                        box, link, by, read_head[r], k, False, e, slot, found, needs, n
+                    )
             for k in range(first, last):
                 r = operand_residence[k]
                 if r < 0:
@@ -316,35 +328,23 @@ def _waits(
                     link[k], read_head[r] = read_head[r], k
         elif kind[e] == SAVE:
             r = subject[e]
-            if filled[r] >= 0:
-                found[n], needs[n] = filled[r], True
-                n += 1
+            n = _add(filled[r], True, e, slot, found, needs, n)
             other = write_head[r]
             while other >= 0:
-                found[n], needs[n] = by[other], True
-                n += 1
+                n = _add(by[other], True, e, slot, found, needs, n)
                 other = link[other]
             save_event[res_tile[r]] = e
             accessor[r, engine[e]] = e
         else:
             r = subject[e]
             if kind[e] == RELOAD:
-                found[n], needs[n] = save_event[res_tile[r]], True
-                n += 1
+                n = _add(save_event[res_tile[r]], True, e, slot, found, needs, n)
             filled[r] = e
             accessor[r, engine[e]] = e
-        # Each predecessor once.
         before = _grown(before, used, n)
         value = _grown(value, used, n)
-        for j in range(n):
-            event = found[j]
-            if event < 0 or event >= e:
-                continue
-            if mark[event] == e:
-                value[slot[event]] = value[slot[event]] or needs[j]
-                continue
-            mark[event], slot[event] = e, used
-            before[used], value[used] = event, needs[j]
-            used += 1
+        before[used : used + n] = found[:n]
+        value[used : used + n] = needs[:n]
+        used += n
     row_start[events] = used
     return row_start, before[:used], value[:used]
