@@ -29,10 +29,12 @@ from fidelity_cases import BASELINES, Case, baseline_cases, foreign_cases, own_c
 from fidelity_figures import EXTRA_PAIRS, Outcome, report
 
 from accelopt.errors import AcceloptError, ConfigError
+from accelopt_simulator import measurements
 from accelopt_simulator.hardware import DEVICES, PRIORS, Timing, without_middle_end
-from accelopt_simulator.latency import calibration, measurements
+from accelopt_simulator.latency import calibration
 from accelopt_simulator.latency.calibration import COMPILER_HABITS, UNFITTED_FACTOR, Calibration
-from accelopt_simulator.latency.fit import Measured, Predictor, fit, names, with_values
+from accelopt_simulator.latency.fit import Measured, Predictor, fit
+from accelopt_simulator.latency.parameters import names, with_values
 from accelopt_simulator.latency.predict import predict_on
 from accelopt_simulator.process.worker import WorkerLimits, WorkerPool
 from accelopt_simulator.trace.codec import decode

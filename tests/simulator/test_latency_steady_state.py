@@ -5,12 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from latency_programs import predicted
-from simulator_kernels import traced
 
-from accelopt_simulator.hardware import TRN1, TRN1_TIMING
 from accelopt_simulator.latency import steady_state
-from accelopt_simulator.latency.steady_state import shortened
-from accelopt_simulator.trace.analysis import Analysis
 
 LONG = """
 def kernel(x, w):
@@ -87,27 +83,60 @@ def test_what_a_few_instances_need_is_always_replayed_in_full(monkeypatch):
     assert predicted(*long(900)).scale.repeats > 1
 
 
+EDGE = ", mask=128 * i + nl.arange(128)[:, None] < {rows}"
+
+
 @pytest.mark.parametrize(
-    "changes",
+    ("loop", "mask", "steady"),
     [
-        {"loop": "sequential", "inner": "sequential_range(i // 50 * 0 + 4)"},
-        {"inner": "affine_range(4)", "mask": ", mask=nl.arange(128)[:, None] < i"},
+        ("affine", ", mask=nl.arange(128)[:, None] < 100", True),
+        ("affine", EDGE.format(rows=128 * 899 + 5), True),  # the last iteration is at an edge
+        ("affine", EDGE.format(rows=128 * 500), False),  # the second half does nothing
+        ("affine", ", mask=nl.arange(128)[:, None] < i", False),  # ever more rows
+        ("affine", ", mask=nl.arange(128)[:, None] + 500 < i", False),  # it begins late
     ],
 )
-def test_iterations_that_differ_are_replayed_in_full(monkeypatch, changes):
-    if "sequential_range" in changes["inner"]:
-        # Each iteration of the outer loop has one more of the inner one.
-        text, x, w = long(90, loop="sequential", inner="sequential_range(i)")
-        text = text.replace("512 * j, 512", "0 * j, 512")
-        case = (text, x, w)
-    else:
-        case = long(128, **changes)
+def test_iterations_that_differ_are_replayed_in_full(monkeypatch, loop, mask, steady):
+    monkeypatch.setattr(steady_state, "STRETCH", 600)
+    monkeypatch.setattr(steady_state, "REPLAY_LIMIT", 2_000)
+    found = predicted(*long(900, loop=loop, mask=mask))
+    assert (found.scale.repeats > 1) is steady
+    if steady:
+        monkeypatch.setattr(steady_state, "REPLAY_LIMIT", 10**9)
+        full = predicted(*long(900, loop=loop, mask=mask))
+        assert found.latency_us == pytest.approx(full.latency_us, rel=0.01)
+
+
+def test_an_inner_loop_that_grows_is_replayed_in_full(monkeypatch):
     monkeypatch.setattr(steady_state, "STRETCH", 100)
     monkeypatch.setattr(steady_state, "REPLAY_LIMIT", 1_000)
-    short, scale = shortened(Analysis(traced(*case)), TRN1, TRN1_TIMING)
-    assert scale.repeats == 1
-    assert short.trace.num_loops == traced(*case).num_loops
-    assert predicted(*case).scale.repeats == 1
+    text, x, w = long(90, loop="sequential", inner="sequential_range(i)")
+    text = text.replace("512 * j, 512", "0 * j, 512")
+    assert predicted(text, x, w).scale.repeats == 1
+
+
+@pytest.mark.parametrize("when", ["i > 400", "i % 2 == 0", "i % 2 == 1", "j < 2 * (i - 300)"])
+def test_an_instruction_that_does_not_run_in_every_iteration_is_not_missed(monkeypatch, when):
+    # A kernel must not look fast because the replayed iterations are idle ones.
+    text, x, w = long(900)
+    text = text.replace("b = nl.add(nl.exp(a), p)", "b = nl.add(nl.exp(a), p)\n"
+        + f"            if {when}:\n                b[...] = nl.exp(b)")  # fmt: skip
+    monkeypatch.setattr(steady_state, "STRETCH", 600)
+    monkeypatch.setattr(steady_state, "REPLAY_LIMIT", 2_000)
+    assert predicted(text, x, w).scale.repeats == 1
+
+
+def test_loads_that_come_every_few_iterations_are_not_extrapolated_from_too_few(monkeypatch):
+    # Two iterations per stretch, and another weight every fourth one.
+    monkeypatch.setattr(steady_state, "STRETCH", 40)
+    monkeypatch.setattr(steady_state, "REPLAY_LIMIT", 2_000)
+    text, x, _ = long(900)
+    text = text.replace("    g = nl.load(w)\n", "").replace(
+        "            p = ", "            g = nl.load(w[i // 4])\n            p = "
+    )
+    w = np.zeros((225, 128, 128), np.float32)
+    found = predicted(text, x, w)
+    assert found.profile.hbm_read_bytes == x.nbytes + w.nbytes
 
 
 def test_a_short_loop_is_replayed_in_full(monkeypatch):
@@ -120,17 +149,17 @@ def test_a_short_loop_is_replayed_in_full(monkeypatch):
 
 def test_the_loop_with_the_most_instances_is_the_one_that_is_cut(monkeypatch):
     monkeypatch.setattr(steady_state, "REPLAY_LIMIT", 100)
-    monkeypatch.setattr(steady_state, "STRETCH", 100)
+    monkeypatch.setattr(steady_state, "STRETCH", 60)
     text = """
     def kernel(x, y):
         out = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.shared_hbm)
-        for i in nl.affine_range(200):
+        for i in nl.affine_range(400):
             nl.store(out[i], nl.load(x[i]))
-        for i in nl.affine_range(200):
+        for i in nl.affine_range(400):
             nl.store(out[i], nl.exp(nl.load(y[i])))
         return out
     """
-    x = np.zeros((200, 128, 512), np.float32)
+    x = np.zeros((400, 128, 512), np.float32)
     found = predicted(text, x, x)
     assert "line 11" in found.scale.note
     assert found.profile.hbm_write_bytes == 2 * x.nbytes
