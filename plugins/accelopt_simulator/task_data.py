@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelopt.kernel import KernelArgument, KernelTask
+from accelopt_simulator.dtypes import DTYPES, code_of
 
 
 class TaskData:
@@ -60,7 +61,10 @@ class TaskData:
                 arguments.append(spec.value)
             else:
                 path = folder / f"argument{index}.npy"
-                arguments.append(np.load(path, mmap_mode="r", allow_pickle=False))
+                stored = np.load(path, mmap_mode="r", allow_pickle=False)
+                if stored.dtype.kind == "V":  # the format has no names for bfloat16 and its like
+                    stored = stored.view(DTYPES[code_of(spec.dtype)].storage)
+                arguments.append(stored)
         return arguments, expected
 
     def _write(self, seed: int, folder: Path) -> None:
@@ -72,7 +76,8 @@ class TaskData:
             for index, argument in enumerate(arguments):
                 if isinstance(argument, np.ndarray):
                     np.save(scratch / f"argument{index}.npy", np.ascontiguousarray(argument))
-            np.save(scratch / "expected.npy", expected)
+            named = expected if expected.dtype.kind != "V" else expected.astype(np.float32)
+            np.save(scratch / "expected.npy", named)
             with contextlib.suppress(OSError):
                 os.rename(scratch, folder)
         finally:

@@ -30,10 +30,12 @@ def test_listing_for_people_has_no_json(accelopt, command, monkeypatch):
     assert "{" not in result.out
 
 
-def test_backends_say_that_the_latency_model_is_uncalibrated(accelopt):
-    entry = next(e for e in accelopt("backends", "--json").data if e["backend"] == "sim-trn1")
-    assert "uncalibrated" in entry["description"]
-    assert entry["device"] == "trn1"
+def test_backends_name_their_calibration(accelopt):
+    entries = {e["backend"]: e for e in accelopt("backends", "--json").data}
+    assert "latency model trn1-20" in entries["sim-trn1"]["description"]
+    assert entries["sim-trn1"]["device"] == "trn1"
+    # Trainium 2 has nothing to fit to, and says so.
+    assert "trn2-documented" in entries["sim-trn2"]["description"]
 
 
 def test_plugins_list_the_hooks_of_each(accelopt):

@@ -44,9 +44,15 @@ def kernel(x):
     columns = nl.arange(512)[None, :]
     for i in nl.affine_range(x.shape[1] // 512):
         tile = nl.load(x[rows, i * 512 + columns])
-        e = nisa.activation(op=nl.exp, data=tile, scale=-1.0)
-        d = nisa.tensor_scalar(e, op0=nl.add, operand0=1.0)
-        r = nisa.reciprocal(d)
+        a = nisa.activation(op=nl.exp, data=tile, scale=-1.0)
+        b = nisa.tensor_scalar(a, op0=nl.add, operand0=1.0)
+        c = nisa.reciprocal(b)
+        d = nisa.activation(op=nl.exp, data=c, scale=-1.0)
+        e = nisa.tensor_scalar(d, op0=nl.add, operand0=1.0)
+        f = nisa.reciprocal(e)
+        g = nisa.activation(op=nl.exp, data=f, scale=-1.0)
+        h = nisa.tensor_scalar(g, op0=nl.add, operand0=1.0)
+        r = nisa.reciprocal(h)
         nl.store(out[rows, i * 512 + columns], value=r)
     return out
 """
@@ -56,11 +62,13 @@ import numpy as np
 
 
 def get_inputs(seed):
-    return [np.random.default_rng(seed).standard_normal((128, 2048)).astype(np.float32)]
+    return [np.random.default_rng(seed).standard_normal((128, 4096)).astype(np.float32)]
 
 
 def forward(x):
-    return 1 / (1 + np.exp(-x))
+    for _ in range(3):
+        x = 1 / (1 + np.exp(-x))
+    return x
 """
 
 

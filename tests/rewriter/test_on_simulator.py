@@ -80,7 +80,9 @@ def test_a_rewritten_baseline_is_still_right(backend, name, steps):
 
 
 @pytest.mark.parametrize(
-    ("name", "factor"), [("silu", 1.3), ("adamw", 1.3), ("add_rmsnorm_matmul", 1.1)]
+    # adamw is bound by its traffic after 1.15; AccelOpt's best is 1.20 times faster on the chip.
+    ("name", "factor"),
+    [("silu", 1.3), ("adamw", 1.1), ("add_rmsnorm_matmul", 1.1)],
 )
 def test_a_chain_of_rewrites_pays_on_the_full_task(backend, name, factor):
     task = installed().task(f"nkibench/{name}")

@@ -62,32 +62,34 @@ def program_of(steps: list[Step], tiles: list[Tile]) -> Program:
     ]
     flat = [operand for row in operands for operand in row]
     count = len(steps)
-    columns = dict(
-        item=np.arange(count),
-        row=np.zeros(count, dtype=np.int64),
-        engine=ints(step.engine for step in steps),
-        signature=np.arange(count),
-        pure=bools(True for _ in steps),
-        is_load=bools(step.load for step in steps),
-        has_effect=bools(not step.writes for step in steps),
-        adds=bools(False for _ in steps),
-        added=bools(step.added for step in steps),
-        sequential_epoch=ints(step.epoch for step in steps),
-        bytes=floats(0 for _ in steps),
-        descriptors=floats(128 * step.load for step in steps),
-        operand_start=ints(np.concatenate(([0], np.cumsum([len(row) for row in operands])))),
-        operand_tile=ints(tile for tile, _, _ in flat),
-        operand_write=bools(write for _, write, _ in flat),
-        operand_box=ints(side for _, _, box in flat for side in box).reshape(-1, 4),
-        tile_storage=ints(k if tile.storage < 0 else tile.storage for k, tile in enumerate(tiles)),
-        tile_space=ints(tile.space for tile in tiles),
-        tile_bytes=floats(tile.size for tile in tiles),
-        tile_partitions=ints(tile.partitions for tile in tiles),
-        tile_fetch_descriptors=floats(128 * tile.clean for tile in tiles),
-        tile_sunk=bools(tile.sunk for tile in tiles),
-        tile_rotates=bools(tile.rotates for tile in tiles),
-        broadcast_tiles=np.empty(0, dtype=np.int64),
-    )
+    columns = {
+        "item": np.arange(count),
+        "row": np.zeros(count, dtype=np.int64),
+        "engine": ints(step.engine for step in steps),
+        "signature": np.arange(count),
+        "pure": bools(True for _ in steps),
+        "is_load": bools(step.load for step in steps),
+        "has_effect": bools(not step.writes for step in steps),
+        "adds": bools(False for _ in steps),
+        "added": bools(step.added for step in steps),
+        "sequential_epoch": ints(step.epoch for step in steps),
+        "bytes": floats(0 for _ in steps),
+        "descriptors": floats(128 * step.load for step in steps),
+        "operand_start": ints(np.concatenate(([0], np.cumsum([len(row) for row in operands])))),
+        "operand_tile": ints(tile for tile, _, _ in flat),
+        "operand_write": bools(write for _, write, _ in flat),
+        "operand_box": ints(side for _, _, box in flat for side in box).reshape(-1, 4),
+        "tile_storage": ints(
+            k if tile.storage < 0 else tile.storage for k, tile in enumerate(tiles)
+        ),
+        "tile_space": ints(tile.space for tile in tiles),
+        "tile_bytes": floats(tile.size for tile in tiles),
+        "tile_partitions": ints(tile.partitions for tile in tiles),
+        "tile_fetch_descriptors": floats(128 * tile.clean for tile in tiles),
+        "tile_sunk": bools(tile.sunk for tile in tiles),
+        "tile_rotates": bools(tile.rotates for tile in tiles),
+        "broadcast_tiles": np.empty(0, dtype=np.int64),
+    }
     # Columns that no test speaks of.
     rest = {f.name: np.zeros(count, dtype=np.int64) for f in fields(Program)} | columns
     return Program(**rest)

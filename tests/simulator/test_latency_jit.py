@@ -23,7 +23,7 @@ print(triple(14))
 
 
 def run(tmp_path, **environment):
-    """Run a file whose folder can't be written, so that only a cache folder could hold the result."""
+    """Run a file whose folder takes no cache, so that only a cache folder could hold the result."""
     folder = tmp_path / "code"
     folder.mkdir()
     (folder / "program.py").write_text(PROGRAM)

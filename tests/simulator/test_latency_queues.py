@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from latency_programs import WHOLE, Step, Tile, compiled, program_of, programs
 
 from accelopt_simulator.hardware import TRN1_TIMING
@@ -99,6 +101,7 @@ class Reference:
 
     def _replaced(self, r):
         """The residence of the same tensor, a ring's length earlier."""
+
         def stored(q):
             tile = int(self.res.tile[q])
             return tile if self.tiles[tile].storage < 0 else self.tiles[tile].storage
@@ -209,7 +212,7 @@ class Reference:
         return found
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(programs(most=14))
 def test_values_and_overwritten_bytes_are_waited_for(case):
     steps, tiles = case
@@ -220,7 +223,7 @@ def test_values_and_overwritten_bytes_are_waited_for(case):
     assert found == Reference(steps, tiles, residences, **rules).waits
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     programs(most=20, spaces=(Space.SBUF, Space.PSUM)),
     st.sampled_from([2048.0, 4096.0]),
@@ -236,7 +239,7 @@ def test_rooms_and_rings_are_waited_for(case, keep, banks, copies, ring):
     assert found == Reference(steps, tiles, residences, **rules).waits
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(programs(most=20, loops=True), st.booleans())
 def test_loads_of_the_next_sequential_iteration_wait_for_the_computing_of_this_one(case, barrier):
     steps, tiles = case
@@ -290,7 +293,14 @@ def test_an_instruction_that_starts_many_residences_waits_for_all_whose_room_it_
 def test_two_copies_of_a_rotating_tile_overlap_and_one_does_not():
     tiles = [Tile(storage=0, rotates=True) for _ in range(3)]
     steps = [step for k in range(3) for step in (write(k), read(k))]
-    assert waits_of(steps, tiles, copies=2)[1] == [{}, {0: True}, {}, {2: True}, {1: False}, {4: True}]
+    assert waits_of(steps, tiles, copies=2)[1] == [
+        {},
+        {0: True},
+        {},
+        {2: True},
+        {1: False},
+        {4: True},
+    ]
     once = waits_of(steps, [Tile(storage=0) for _ in tiles], copies=2)[1]
     assert once == [{}, {0: True}, {1: False}, {2: True}, {3: False}, {4: True}]
     # Small tiles get more copies.
@@ -301,17 +311,24 @@ def test_two_copies_of_a_rotating_tile_overlap_and_one_does_not():
 # --- Queues ---
 
 
+PORTS = {Engine.VECTOR: (0, 1, 2, 3), Engine.SCALAR: (0, 1), Engine.GPSIMD: (0, 2)}
+"""Ports that an engine may share: 1 = PSUM, 2 = SBUF."""
+
+
 @st.composite
 def graphs(draw):
-    """(engine, busy, latency, waits) of a few events."""
+    """(engine, ports, busy, latency, waits) of a few events."""
     count = draw(st.integers(1, 30))
     engine = draw(
         st.lists(
-            st.sampled_from([Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.DMA]),
+            st.sampled_from(
+                [Engine.TENSOR, Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD, Engine.DMA]
+            ),
             min_size=count,
             max_size=count,
         )
     )
+    ports = [draw(st.sampled_from(PORTS.get(e, (0,)))) for e in engine]
     whole = st.integers(0, 9).map(float)
     busy = draw(st.lists(whole, min_size=count, max_size=count))
     latency = draw(st.lists(whole, min_size=count, max_size=count))
@@ -319,25 +336,26 @@ def graphs(draw):
     for i in range(count):
         before = draw(st.sets(st.integers(0, i - 1), max_size=3)) if i else set()
         rows.append({b: draw(st.booleans()) for b in sorted(before)})
-    return engine, busy, latency, rows
+    return engine, ports, busy, latency, rows
 
 
 def queues(case, window, dma_window, hop):
-    engine, busy, latency, rows = case
+    engine, ports, busy, latency, rows = case
     waits = Waits(
         start=np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64),
         before=np.array([b for row in rows for b in row], dtype=np.int64),
         value=np.array([v for row in rows for v in row.values()], dtype=np.bool_),
     )
     return run_queues(
-        np.array(engine, dtype=np.int64), np.array(busy), np.array(latency), waits,
+        np.array(engine, dtype=np.int64), np.array(ports, dtype=np.int64),
+        np.array(busy), np.array(latency), waits,
         window=window, dma_window=dma_window, semaphore_ns=hop,
     )  # fmt: skip
 
 
 def slow_queues(case, window, dma_window, hop):
     """Start times: look at all events again before each decision."""
-    engine, busy, latency, rows = case
+    engine, ports, busy, latency, rows = case
     count = len(engine)
     start: dict[int, float] = {}
     end: dict[int, float] = {}
@@ -350,7 +368,9 @@ def slow_queues(case, window, dma_window, hop):
     def opened(i):
         """When the window reaches an event; None while it does not."""
         group = groups[engine[i] is Engine.DMA]
-        ahead = group[: max(0, group.index(i) - (dma_window, window)[engine[i] is not Engine.DMA] + 1)]
+        ahead = group[
+            : max(0, group.index(i) - (dma_window, window)[engine[i] is not Engine.DMA] + 1)
+        ]
         if any(k not in start for k in ahead):
             return None
         return max((end[k] for k in ahead), default=0.0)
@@ -365,6 +385,14 @@ def slow_queues(case, window, dma_window, hop):
             return None
         return max([begin, *(arrival(i, k, value) for k, value in rows[i].items())])
 
+    held = {1: (None, 0.0), 2: (None, 0.0)}
+
+    def ported(when, queue, i):
+        """Not before another engine has let go of a port that the event needs."""
+        others = [until for port, (user, until) in held.items()
+                  if ports[i] & port and user != queue]  # fmt: skip
+        return max([when, *others])
+
     while len(start) < count:
         choices = []
         for queue in free:
@@ -372,30 +400,33 @@ def slow_queues(case, window, dma_window, hop):
             times = {i: t for i, t in times.items() if t is not None}
             due = [i for i, t in times.items() if t <= free[queue]]
             if due:
-                choices.append((free[queue], queue, min(due)))
+                choices.append((ported(free[queue], queue, min(due)), queue, min(due)))
             elif times:
                 first = min(times, key=lambda i: (times[i], i))
-                choices.append((times[first], queue, first))
+                choices.append((ported(times[first], queue, first), queue, first))
         when, queue, event = min(choices)
         start[event], end[event] = when, when + busy[event]
         free[queue] = end[event]
+        for port in (1, 2):
+            if ports[event] & port:
+                held[port] = (queue, end[event])
     return [start[i] for i in range(count)]
 
 
 WINDOWS = st.tuples(st.sampled_from([1, 2, 5, 100]), st.sampled_from([1, 3, 100]))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(graphs(), WINDOWS, st.sampled_from([0.0, 2.0]))
 def test_queues_start_events_when_the_slow_simulator_does(case, windows, hop):
     found = queues(case, *windows, hop)
     assert found.start.tolist() == slow_queues(case, *windows, hop)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(graphs(), WINDOWS, st.sampled_from([0.0, 2.0]))
 def test_no_event_starts_early_and_no_engine_runs_two(case, windows, hop):
-    engine, busy, latency, rows = case
+    engine, ports, busy, latency, rows = case
     found = queues(case, *windows, hop)
     count = len(engine)
     assert np.array_equal(found.end, found.start + busy)
@@ -408,7 +439,10 @@ def test_no_event_starts_early_and_no_engine_runs_two(case, windows, hop):
             assert ready >= found.end[k] + extra + hops
     for queue in set(engine):
         mine = sorted((found.start[i], found.end[i]) for i in range(count) if engine[i] is queue)
-        assert all(a[1] <= b[0] for a, b in zip(mine, mine[1:], strict=False))
+        assert all(a[1] <= b[0] for a, b in pairwise(mine))
+    for port in (1, 2):
+        mine = sorted((found.start[i], found.end[i]) for i in range(count) if ports[i] & port)
+        assert all(a[1] <= b[0] for a, b in pairwise(mine))
     for dma, width in ((False, windows[0]), (True, windows[1])):
         group = [i for i in range(count) if (engine[i] is Engine.DMA) == dma]
         for at, i in enumerate(group):
@@ -432,16 +466,22 @@ def test_no_event_starts_early_and_no_engine_runs_two(case, windows, hop):
 @given(graphs(), st.sampled_from([1, 2, 5]))
 def test_of_one_engine_in_order_a_wider_window_is_never_slower(case, window):
     # Without a choice between engines nothing is lost by looking further ahead.
-    engine, busy, latency, _ = case
+    engine, ports, busy, latency, _ = case
     engine = [Engine.VECTOR] * len(engine)
-    free = (engine, busy, latency, [{} for _ in engine])
+    free = (engine, ports, busy, latency, [{} for _ in engine])
     assert queues(free, window, 1, 0.0).end.max() == sum(busy)
 
 
 def test_the_oldest_ready_event_goes_first_and_a_later_one_may_overtake_a_waiting_one():
     v, d = Engine.VECTOR, Engine.DMA
     # 1 waits for the DMA; 2 does not and overtakes it, if the window lets it.
-    case = ([d, v, v, v], [10.0, 1.0, 1.0, 1.0], [5.0, 0.0, 0.0, 0.0], [{}, {0: True}, {}, {}])
+    case = (
+        [d, v, v, v],
+        [0] * 4,
+        [10.0, 1.0, 1.0, 1.0],
+        [5.0, 0.0, 0.0, 0.0],
+        [{}, {0: True}, {}, {}],
+    )
     assert queues(case, 3, 1, 0.0).start.tolist() == [0, 15, 0, 1]
     assert queues(case, 2, 1, 0.0).start.tolist() == [0, 15, 0, 16]
     assert queues(case, 1, 1, 0.0).start.tolist() == [0, 15, 16, 17]
@@ -449,12 +489,62 @@ def test_the_oldest_ready_event_goes_first_and_a_later_one_may_overtake_a_waitin
 
 def test_a_room_is_free_when_its_users_end_and_after_a_dma_has_landed():
     v, s, d = Engine.VECTOR, Engine.SCALAR, Engine.DMA
-    case = ([v, s], [4.0, 1.0], [7.0, 0.0], [{}, {0: False}])
+    case = ([v, s], [0, 0], [4.0, 1.0], [7.0, 0.0], [{}, {0: False}])
     assert queues(case, 5, 5, 2.0).start.tolist() == [0, 6]
-    case = ([v, s], [4.0, 1.0], [7.0, 0.0], [{}, {0: True}])
+    case = ([v, s], [0, 0], [4.0, 1.0], [7.0, 0.0], [{}, {0: True}])
     assert queues(case, 5, 5, 2.0).start.tolist() == [0, 13]
-    case = ([d, s], [4.0, 1.0], [7.0, 0.0], [{}, {0: False}])
+    case = ([d, s], [0, 0], [4.0, 1.0], [7.0, 0.0], [{}, {0: False}])
     assert queues(case, 5, 5, 2.0).start.tolist() == [0, 13]
+
+
+def test_two_engines_take_turns_at_a_port_and_one_goes_on():
+    v, s, g = Engine.VECTOR, Engine.SCALAR, Engine.GPSIMD
+    free: list[dict] = [{}, {}, {}]
+
+    def starts(engines, ports):
+        return queues((engines, ports, [4.0] * 3, [0.0] * 3, free), 5, 5, 2.0).start.tolist()
+
+    assert starts([v, s, v], [0, 0, 0]) == [0, 0, 4]
+    assert starts([v, s, v], [1, 1, 1]) == [4, 0, 8]
+    assert starts([v, s, v], [2, 1, 2]) == [0, 0, 4]
+    assert starts([v, g, v], [2, 2, 2]) == [4, 0, 8]
+    assert starts([v, g, v], [1, 2, 1]) == [0, 0, 4]
+    assert starts([v, g, s], [3, 2, 1]) == [4, 0, 0]
+
+
+PORTED = """
+def kernel(x, y):
+    out = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+    for i in nl.affine_range(16):
+        a = nl.load(x[i])
+        for k in nl.static_range(6):
+            VECTOR
+            OTHER
+        nl.store(out[i], a)
+    return out
+"""
+
+
+@pytest.mark.parametrize("port_exclusion", [0, 1])
+def test_vector_and_gpsimd_work_in_sbuf_takes_turns_on_trn1(port_exclusion):
+    x = np.zeros((16, 128, 512), np.float32)
+    vector = "a[:, 0:256] = nl.add(a[:, 0:256], a[:, 0:256])"
+    gpsimd = "a[:, 256:512] = nisa.tensor_copy(a[:, 256:512], engine=nisa.gpsimd_engine)"
+    scalar = "a[:, 256:512] = nl.exp(a[:, 256:512])"
+
+    def latency(other):
+        text = PORTED.replace("VECTOR", vector).replace("OTHER", other)
+        found = compiled(text, x, x, port_exclusion=port_exclusion)
+        busy, latency = durations(found, TRN1_TIMING)
+        schedule = run(found, busy, latency, TRN1_TIMING)
+        mine = [(schedule.start[e], schedule.end[e]) for e in np.flatnonzero(found.ports & 2)]
+        mine.sort()
+        assert all(a[1] <= b[0] for a, b in pairwise(mine))
+        return schedule.end.max()
+
+    alone = latency("pass")
+    assert latency(scalar) < 1.2 * alone
+    assert (latency(gpsimd) > 1.5 * alone) == bool(port_exclusion)
 
 
 # --- A kernel from end to end ---

@@ -151,7 +151,7 @@ def kernel(x, y):
 @pytest.mark.parametrize(("tiles", "times"), [(11, 1), (12, 2)])
 def test_a_hoisted_set_is_kept_up_to_the_capacity_of_sbuf(tiles, times):
     # 16 KiB per tile: 11 of them are the 176 KiB that there are.
-    assert 11 * 16 * 1024 == SBUF
+    assert SBUF == 11 * 16 * 1024
     x = np.zeros((tiles, 128, 4096), np.float32)
     y = np.zeros((2, tiles, 128, 4096), np.float32)
     text = KEPT.replace("TILES", str(tiles)).replace("LOOP", "affine")
@@ -364,6 +364,8 @@ def test_a_tile_written_after_a_read_or_twice_in_one_place_is_not_settled():
     assert same(pieces, tiles, [7, 8, 7, 9]) == [0, 1]
     read = [*write, Step(reads=((0, half),)), Step(writes=((0, rest),)), Step(writes=((1, rest),))]
     assert same(read, tiles, [7, 7, 9, 8, 8]) == [0, 1]
+    between = [pieces[0], Step(reads=((0, half),)), pieces[1], *pieces[2:]]
+    assert same(between, tiles, [7, 9, 8, 7, 8]) == [0, 1]
 
 
 @settings(max_examples=60, deadline=None)

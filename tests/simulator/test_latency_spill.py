@@ -20,9 +20,9 @@ class Reference:
     def __init__(self, steps, tiles, capacity):
         self.tiles, self.capacity = tiles, capacity
         self.uses = [
-            (list(dict.fromkeys(t for t, _ in s.reads)), list(dict.fromkeys(t for t, _ in s.writes)))
+            tuple(list(dict.fromkeys(t for t, _ in part)) for part in (s.reads, s.writes))
             for s in steps
-        ]  # fmt: skip
+        ]
         self.epochs = [s.epoch for s in steps]
         self.held, self.saved = [], set()
         self.defined = {t for t, tile in enumerate(tiles) if tile.sunk}
@@ -38,8 +38,8 @@ class Reference:
         return sum(self._size(t) for t in self.held)
 
     def _next(self, tile, i):
-        later = (j for j in range(i + 1, len(self.uses)) if tile in sum(self.uses[j], []))
-        return next(later, None)
+        later = range(i + 1, len(self.uses))
+        return next((j for j in later if any(tile in part for part in self.uses[j])), None)
 
     def _wanted(self, i):
         """What is defined and used again from instance `i` on."""
@@ -158,6 +158,7 @@ def replay(steps, tiles, capacity, found):
 
 def room_for_each(steps, tiles, capacity):
     """At least what one instance needs: every kernel that passed the constraints fits so."""
+
     def size(step):
         used = {t for t, _ in step.reads + step.writes}
         return sum(tiles[t].size for t in used if tiles[t].space is Space.SBUF)
@@ -165,7 +166,7 @@ def room_for_each(steps, tiles, capacity):
     return max([capacity, *map(size, steps)])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(programs(), st.sampled_from([1024.0, 2048.0, 3072.0, 4096.0, 1e9]))
 def test_tiles_stay_as_the_slow_reference_says(case, capacity):
     steps, tiles = case
@@ -176,7 +177,7 @@ def test_tiles_stay_as_the_slow_reference_says(case, capacity):
     replay(steps, tiles, capacity, found)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(programs(loops=True), st.sampled_from([1024.0, 2048.0, 3072.0]))
 def test_a_sequential_loop_flushes_as_the_slow_reference_says(case, capacity):
     steps, tiles = case
@@ -211,6 +212,15 @@ def test_the_tile_that_is_used_last_goes():
     assert moves_of(reside(program_of(steps, tiles), 2048)) == [("save", 0), ("reload", 0)]
     swapped = [write(0), write(1), write(2), read(0), read(2), read(1)]
     assert moves_of(reside(program_of(swapped, tiles), 2048)) == [("save", 1), ("reload", 1)]
+
+
+def test_what_an_instance_uses_does_not_go():
+    # Instance 2 reads tile 0, which is used last of all, and needs room for tile 2.
+    tiles = [Tile(), Tile(), Tile()]
+    update = Step(reads=((0, WHOLE),), writes=((2, WHOLE),))
+    steps = [write(0), write(1), update, read(1), read(2), read(0)]
+    found = moves_of(reside(program_of(steps, tiles), 2048))
+    assert found == [("save", 1), ("save", 0), ("reload", 1), ("reload", 0)]
 
 
 def test_a_saved_tile_is_saved_again_only_when_it_was_written_since():
@@ -313,5 +323,3 @@ def test_every_event_of_a_compiled_kernel_is_in_order():
     subjects = residences.subject[residences.kind == Kind.INSTANCE]
     assert subjects.tolist() == list(range(len(found.program)))
     assert np.all(residences.first_event <= residences.last_event)
-
-

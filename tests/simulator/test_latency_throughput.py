@@ -99,9 +99,7 @@ def test_a_pipeline_by_hand_helps_where_iterations_do_not_overlap():
     assert pipelined.profile.hbm_write_bytes == plain.profile.hbm_write_bytes
     assert pipelined.latency_us < 0.85 * plain.latency_us
     # Where the iterations overlap anyway there is little left to gain.
-    free = predicted(
-        PLAIN.replace("WORK", WORK.format("a")).replace("sequential", "affine"), x
-    )
+    free = predicted(PLAIN.replace("WORK", WORK.format("a")).replace("sequential", "affine"), x)
     assert free.latency_us < pipelined.latency_us
     # With one buffer in place of two, nothing overlaps.
     one = by_hand.replace("b[...]", "a[...]").replace(WORK.format("b"), WORK.format("a"))

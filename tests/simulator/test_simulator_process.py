@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -14,10 +17,13 @@ from accelopt import KernelSource
 from accelopt.evaluation import EvaluationStatus as Status
 from accelopt.plugins import installed
 from accelopt_simulator.backend import SimulatorBackend
+from accelopt_simulator.dtypes import DTYPES
+from accelopt_simulator.frontend.run import TraceRequest
 from accelopt_simulator.hardware import TRN1, TRN1_TIMING
 from accelopt_simulator.process import frames
 from accelopt_simulator.process.screening import screen_source
-from accelopt_simulator.process.worker import WorkerLimits
+from accelopt_simulator.process.worker import WorkerLimits, WorkerPool
+from accelopt_simulator.trace.codec import decode
 
 
 @pytest.fixture(scope="module")
@@ -262,3 +268,48 @@ def test_frames_refuse_what_is_too_long_or_not_json():
         with pytest.raises(frames.FrameError, match=message):
             frames.receive(read_end, max_bytes=1000)
         os.close(read_end)
+
+
+BFLOAT16 = """
+def kernel(x):
+    out = nl.ndarray(x.shape, dtype=nl.bfloat16, buffer=nl.shared_hbm)
+    nl.store(out, nl.exp(nl.load(x)))
+    return out
+"""
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3", "float16"])
+def test_arguments_of_types_that_numpy_does_not_know_are_traced_in_a_fresh_worker(dtype):
+    pool = WorkerPool(WorkerLimits())
+    text = whole_kernel(BFLOAT16)
+    try:
+        result = pool.trace(
+            TraceRequest(text=text, entry="kernel", arguments=(((128, 64), dtype),))
+        )
+    finally:
+        pool.close()
+    assert result.status == "ok", result.diagnostics
+    trace = decode(result.trace_bytes)
+    assert DTYPES[trace.tensor_dtype[0]].name == dtype
+
+
+@pytest.mark.parametrize("answer", ["np.exp(x.astype(np.float32))", "np.exp(x)"])
+def test_a_kernel_of_bfloat16_arguments_is_evaluated(tmp_path, answer):
+    (tmp_path / "reference.py").write_text(
+        "import ml_dtypes\nimport numpy as np\n\n"
+        "def get_inputs(seed):\n"
+        "    x = np.random.default_rng(seed).normal(size=(128, 64))\n"
+        "    return [x.astype(ml_dtypes.bfloat16)]\n\n"
+        f"def forward(x):\n    return {answer}\n\nTOLERANCE = 1e-2\n"
+    )
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text(whole_kernel(BFLOAT16))
+    result = subprocess.run(
+        [sys.executable, "-m", "accelopt", "evaluate", str(kernel), "--reference",
+         str(tmp_path / "reference.py"), "--json"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    data = json.loads(result.stdout)
+    assert data["status"] == "ok", data
+    assert data["latency_us"] > 0
+    assert data["profile"]["hbm_read_bytes"] == 128 * 64 * 2

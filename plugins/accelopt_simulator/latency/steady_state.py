@@ -1,9 +1,9 @@
 """Steady state: a long outer loop is replayed for some iterations and extrapolated.
 
 All instances are replayed up to a limit. Beyond it, the top-level loop with the most instances is
-cut to three lengths; when time and counters grow alike between them, and the iterations that are left
-out do the same as those that are replayed, the rest of the loop is taken to go on like that. Where
-there is no steady state, everything is replayed.
+cut to three lengths; when time and counters grow alike between them, and the iterations that are
+left out do the same as those that are replayed, the rest of the loop is taken to go on like that.
+Where there is no steady state, everything is replayed.
 """
 
 from __future__ import annotations
