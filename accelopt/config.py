@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,12 +15,42 @@ from accelopt.models import Role
 
 ENVIRONMENT_PREFIX = "ACCELOPT_"
 
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    # The settings of the paper: its memory starts empty and is the run's own, and it repairs
+    # nothing (arXiv 2511.15915 and its released configuration).
+    "paper": {
+        "beam_width": 6,
+        "num_plans": 12,
+        "num_samples": 2,
+        "iterations": 16,
+        "fixer_rounds": 0,
+        "topk_experiences": 8,
+        "memory_capacity": 16,
+        "positive_threshold": 1.04,
+        "negative_threshold": 1.15,
+        "memory": "none",
+        "patience": 0,
+    },
+    # A first look at a task for the price of some tens of model calls.
+    "quick": {
+        "beam_width": 2,
+        "num_plans": 3,
+        "num_samples": 1,
+        "iterations": 4,
+        "fixer_rounds": 1,
+        "topk_experiences": 4,
+        "patience": 2,
+    },
+}
+"""Settings that go together; every other way to set a value wins over them."""
+
 
 class RunConfig(BaseSettings):
     """One optimization run.
 
-    Flags win over environment (`ACCELOPT_BEAM_WIDTH`) over TOML over defaults. Unknown TOML keys
-    and unknown flags are refused; environment variables of other tools are not ours to refuse.
+    Flags win over environment (`ACCELOPT_BEAM_WIDTH`) over TOML over the preset over defaults.
+    Unknown TOML keys and unknown flags are refused; environment variables of other tools are not
+    ours to refuse.
     """
 
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
@@ -29,6 +60,7 @@ class RunConfig(BaseSettings):
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)
 
+    preset: str = Field(default="", description="Settings that go together: paper, quick.")
     task: str = Field(default="", description="Task name, or empty when a kernel file is given.")
     kernel: str = Field(default="", description="A person's own kernel file (with `reference`).")
     reference: str = Field(default="", description="The reference file of that kernel.")
@@ -50,6 +82,9 @@ class RunConfig(BaseSettings):
     num_plans: int = Field(default=4, ge=1, description="N: plans drawn per kernel.")
     num_samples: int = Field(default=1, ge=1, description="K: implementations drawn per plan.")
     iterations: int = Field(default=5, ge=1, description="T: iterations.")
+    patience: int = Field(
+        default=0, ge=0, description="Iterations without a faster kernel that end it; 0: all run."
+    )
     fixer_rounds: int = Field(default=2, ge=0, description="F: repair rounds per implementation.")
     topk_experiences: int = Field(default=8, ge=0, description="TopK: new lessons per iteration.")
     memory_capacity: int = Field(default=16, ge=0, description="ExpN: lessons per prompt.")
@@ -72,6 +107,10 @@ class RunConfig(BaseSettings):
 
     @model_validator(mode="after")
     def _one_subject(self) -> RunConfig:
+        if self.preset and self.preset not in PRESETS:
+            raise ValueError(
+                f"unknown preset {self.preset!r}; there are {', '.join(sorted(PRESETS))}"
+            )
         if self.kernel and self.task:
             raise ValueError("give a task or a kernel file, not both")
         if self.kernel and not self.reference:
@@ -88,7 +127,9 @@ class RunConfig(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Only flags and environment here; TOML comes in below them through `load`."""
-        return (init_settings, env_settings, _TomlSource(settings_cls))
+        toml = _TomlSource(settings_cls)
+        given = (init_settings, env_settings, toml)
+        return (*given, _PresetSource(settings_cls, given))
 
     @classmethod
     def load(cls, toml: Path | None = None, **flags: Any) -> RunConfig:
@@ -132,6 +173,23 @@ class _TomlSource(PydanticBaseSettingsSource):
 
     def __call__(self) -> dict[str, Any]:
         return dict(self.values)
+
+
+class _PresetSource(PydanticBaseSettingsSource):
+    """Values of the preset that one of the other sources names; below them all."""
+
+    def __init__(
+        self, settings_cls: type[BaseSettings], given: Sequence[PydanticBaseSettingsSource]
+    ) -> None:
+        super().__init__(settings_cls)
+        self._given = given
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        return self().get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        named = (str(source().get("preset", "")) for source in self._given)
+        return dict(PRESETS.get(next((name for name in named if name), ""), {}))
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

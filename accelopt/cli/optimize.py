@@ -45,6 +45,7 @@ def optimize(
     subject: str = typer.Argument("", help="Task name, or a kernel file (with --reference)."),
     reference: str | None = typer.Option(None, help="Reference file of a kernel of your own."),
     config: Path | None = typer.Option(None, help="TOML file with settings."),
+    preset: str | None = typer.Option(None, help="Settings that go together: paper, quick."),
     backend: str | None = typer.Option(None, help="Backend that judges [sim-trn1]."),
     graph: str | None = typer.Option(None, help="Agent graph [optimize]."),
     model: str | None = typer.Option(None, help="Chat model, provider:name [rewriter]."),
@@ -58,6 +59,7 @@ def optimize(
     num_plans: int | None = typer.Option(None, help="N: plans per kernel [4]."),
     num_samples: int | None = typer.Option(None, help="K: implementations per plan [1]."),
     iterations: int | None = typer.Option(None, help="T: iterations [5]."),
+    patience: int | None = typer.Option(None, help="Iterations without gain that end it [0: off]."),
     fixer_rounds: int | None = typer.Option(None, help="F: repair rounds [2]."),
     memory: str | None = typer.Option(None, help="Memory folder, or `none` for a private one."),
     seed: int | None = typer.Option(None, help="Seed of every random choice [0]."),
@@ -83,6 +85,7 @@ def optimize(
         flags = {
             "task": None if own_kernel else subject or None,
             "kernel": subject if own_kernel else None,
+            "preset": preset, "patience": patience,
             "reference": reference, "backend": backend, "graph": graph, "model": model,
             "planner_model": planner_model, "executor_model": executor_model,
             "fixer_model": fixer_model, "summarizer_model": summarizer_model,

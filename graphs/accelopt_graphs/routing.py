@@ -66,8 +66,10 @@ def to_summarizers(state: SearchState) -> list[Send] | str:
 
 
 def after_selection(state: SearchState, runtime: Runtime[RunContext]) -> str:
-    """The next iteration, or the end."""
-    return "recall" if state["iteration"] < runtime.context.config.iterations else END
+    """The next iteration, or the end: all are done, or too many brought no faster kernel."""
+    config = runtime.context.config
+    tired = config.patience > 0 and state.get("stale", 0) >= config.patience
+    return "recall" if state["iteration"] < config.iterations and not tired else END
 
 
 def after_executor(state: AttemptState) -> str:

@@ -58,6 +58,8 @@ class SearchState(TypedDict, total=False):
 
     iteration: int
     """The current one, from 1."""
+    stale: int
+    """Iterations since the best kernel was found."""
     beam: list[CandidateRef]
     best: CandidateRef
     plans: Annotated[list[PlanRef] | None, gather]

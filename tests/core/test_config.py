@@ -65,3 +65,32 @@ def test_a_kernel_needs_a_reference_and_excludes_a_task():
         RunConfig.load(kernel="k.py")
     with pytest.raises(ConfigError, match="not both"):
         RunConfig.load(kernel="k.py", reference="r.py", task="silu")
+
+
+def test_the_paper_preset_has_the_papers_settings():
+    config = RunConfig.load(preset="paper")
+    names = ("beam_width", "num_plans", "num_samples", "iterations", "fixer_rounds")
+    assert [getattr(config, name) for name in names] == [6, 12, 2, 16, 0]
+    assert (config.topk_experiences, config.memory_capacity, config.memory) == (8, 16, "none")
+    assert (config.positive_threshold, config.negative_threshold) == (1.04, 1.15)
+
+
+def test_everything_wins_over_a_preset_and_a_preset_over_the_defaults(tmp_path, monkeypatch):
+    path = tmp_path / "run.toml"
+    path.write_text('preset = "quick"\nnum_plans = 5\n')
+    monkeypatch.setenv("ACCELOPT_ITERATIONS", "7")
+    config = RunConfig.load(path, num_samples=3)
+    assert (config.num_plans, config.iterations, config.num_samples) == (5, 7, 3)
+    assert (config.beam_width, config.patience) == (2, 2)
+    # A flag's preset takes the place of the file's.
+    assert RunConfig.load(path, preset="paper").beam_width == 6
+    assert RunConfig.load().beam_width == 3
+
+
+def test_a_preset_survives_the_run_file_and_an_unknown_one_is_refused():
+    import tomllib
+
+    config = RunConfig.load(preset="paper", iterations=2)
+    assert RunConfig.load(None, **tomllib.loads(config.to_toml())) == config
+    with pytest.raises(ConfigError, match=r"unknown preset 'fast'; there are paper, quick"):
+        RunConfig.load(preset="fast")

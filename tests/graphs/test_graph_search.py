@@ -85,6 +85,19 @@ def test_a_faster_parent_outlives_slower_children(lab):
     assert [e["beam"][0] for e in lab.observer.of("beam_selected")] == ["baseline"] * 3
 
 
+@pytest.mark.parametrize(("patience", "iterations"), [(0, 6), (1, 3), (2, 4), (9, 6)])
+def test_a_run_ends_after_patience_iterations_without_a_faster_kernel(lab, patience, iterations):
+    # The second iteration finds the best kernel; nothing later is faster.
+    latencies = iter([90, 80, *[85] * 20])
+    serial = iter(range(100))
+    chat = model(lambda request: fenced(dummy_kernel(next(latencies), note=str(next(serial)))))
+    settings = {"beam_width": 1, "num_plans": 1, "num_samples": 1, "iterations": 6}
+    result = lab.run(lab.store(**settings, topk_experiences=0, patience=patience), model=chat)
+    assert len(lab.observer.of("iteration_started")) == iterations
+    assert result.best.latency_us == 80
+    assert result.status == "finished"
+
+
 def test_when_every_child_fails_the_beam_keeps_the_parent(lab):
     chat = model(
         lambda request: fenced(dummy_kernel(1, status="incorrect", note=request.plan)),

@@ -22,7 +22,8 @@ def beam_selection(state: SearchState, runtime: Runtime[RunContext]) -> SearchSt
         beam = select_beam(incumbents, children, best, run.config.beam_width)
         # The best so far goes first: only what is really faster takes its place.
         fastest = winner(children)
-        if fastest is not None and (fastest.latency_us or 0.0) < (best.latency_us or 0.0):
+        gained = fastest is not None and (fastest.latency_us or 0.0) < (best.latency_us or 0.0)
+        if fastest is not None and gained:
             best = fastest
         run.store.update(
             iterations_done=state["iteration"], best=best.id, best_latency_us=best.latency_us
@@ -35,7 +36,11 @@ def beam_selection(state: SearchState, runtime: Runtime[RunContext]) -> SearchSt
             candidate=best.id,
             best_latency_us=best.latency_us,
         )
-        return SearchState(beam=[refs[contender.id] for contender in beam], best=refs[best.id])
+        return SearchState(
+            beam=[refs[contender.id] for contender in beam],
+            best=refs[best.id],
+            stale=0 if gained else state.get("stale", 0) + 1,
+        )
 
 
 def _contender(ref: CandidateRef) -> Contender:
