@@ -102,7 +102,7 @@ BOXES = st.tuples(
 
 
 @st.composite
-def programs(draw, *, most=24, loops=False, spaces=(Space.SBUF,)):
+def programs(draw, *, most=24, loops=False, spaces=(Space.SBUF,), sunk=False):
     """(steps, tiles): every read is of a tile that an earlier instance wrote."""
     tiles = draw(
         st.lists(
@@ -122,11 +122,17 @@ def programs(draw, *, most=24, loops=False, spaces=(Space.SBUF,)):
     # Tiles of one tensor are alike.
     tiles = [tile if tile.storage < 0 else replace(tiles[tile.storage], storage=tile.storage)
              for tile in tiles]  # fmt: skip
+    if sunk:
+        tiles = [replace(t, sunk=t.clean and t.space is Space.SBUF) for t in tiles]
     steps: list[Step] = []
-    written: list[int] = []
+    # A sunk tile is there without a load.
+    written = [at for at, tile in enumerate(tiles) if tile.sunk]
     for at in range(draw(st.integers(1, most))):
         epoch = at // 5 if loops else -1
         tile = draw(st.integers(0, len(tiles) - 1))
+        if tiles[tile].sunk:
+            steps.append(Step(reads=((tile, draw(BOXES)),), epoch=epoch))
+            continue
         if tiles[tile].clean:
             step = Step(writes=((tile, WHOLE),), engine=Engine.DMA, load=True, epoch=epoch)
         else:
@@ -142,6 +148,16 @@ def programs(draw, *, most=24, loops=False, spaces=(Space.SBUF,)):
         steps.append(step)
         written.append(tile)
     return steps, tiles
+
+
+def room_for_each(steps, tiles, capacity):
+    """At least what one instance needs: every kernel that passed the constraints fits so."""
+
+    def size(step):
+        used = {t for t, _ in step.reads + step.writes}
+        return sum(tiles[t].size for t in used if tiles[t].space is Space.SBUF)
+
+    return max([capacity, *map(size, steps)])
 
 
 def compiled(text, *arguments, timing=TRN1_TIMING, **changes) -> Compiled:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from latency_programs import WHOLE, Step, Tile, compiled, program_of, programs
+from latency_programs import WHOLE, Step, Tile, compiled, program_of, programs, room_for_each
 
 from accelopt_simulator.hardware import TRN1_TIMING
 from accelopt_simulator.latency.compiled import durations, run
@@ -226,14 +226,14 @@ def test_values_and_overwritten_bytes_are_waited_for(case):
 @settings(max_examples=60, deadline=None)
 @given(
     programs(most=20, spaces=(Space.SBUF, Space.PSUM)),
-    st.sampled_from([2048.0, 4096.0]),
+    st.sampled_from([1024.0, 2048.0, 4096.0]),
     st.sampled_from([3, 8]),
     st.sampled_from([1, 2]),
     st.sampled_from([0, 1024]),
 )
 def test_rooms_and_rings_are_waited_for(case, keep, banks, copies, ring):
     steps, tiles = case
-    keep = max(keep, *(3 * tile.size for tile in tiles))
+    keep = room_for_each(steps, tiles, keep)
     rules = {"sbuf": keep + 512, "banks": banks, "copies": copies, "ring": ring, "barrier": False}
     residences, found = waits_of(steps, tiles, keep=keep, **rules)
     assert found == Reference(steps, tiles, residences, **rules).waits
@@ -244,7 +244,7 @@ def test_rooms_and_rings_are_waited_for(case, keep, banks, copies, ring):
 def test_loads_of_the_next_sequential_iteration_wait_for_the_computing_of_this_one(case, barrier):
     steps, tiles = case
     rules = {"sbuf": 4096.0, "banks": 8, "copies": 2, "ring": 0, "barrier": barrier}
-    keep = max([2048.0, *(3 * tile.size for tile in tiles)])
+    keep = room_for_each(steps, tiles, 1024.0)
     residences, found = waits_of(steps, tiles, keep=keep, **rules)
     assert found == Reference(steps, tiles, residences, **rules).waits
 
@@ -280,6 +280,21 @@ def test_a_save_of_a_tile_of_thousands_of_pieces_waits_for_all_of_them():
     residences, found = waits_of(steps, [Tile(), Tile()], keep=1024)
     save = int(np.flatnonzero(residences.kind == Kind.SAVE)[0])
     assert found[save] == dict.fromkeys(range(count), True)
+
+
+def test_a_read_waits_for_the_value_that_comes_back():
+    steps = [write(0), write(1), read(1), read(0)]
+    residences, found = waits_of(steps, [Tile(), Tile()], keep=1024)
+    names = [Kind(kind) for kind in residences.kind]
+    reload = names.index(Kind.RELOAD)
+    save = names.index(Kind.SAVE)
+    assert found[reload] == {save: True}
+    assert found[-1] == {reload: True}
+    # A piece that is written first needs the rest of the tile, but not its value.
+    half = (0, 127, 0, 255)
+    residences, found = waits_of([*steps[:3], write(0, half), read(0)], [Tile(), Tile()], keep=1024)
+    assert found[-2] == {reload: False}
+    assert found[-1] == {reload: True, len(found) - 2: True}
 
 
 def test_an_instruction_that_starts_many_residences_waits_for_all_whose_room_it_takes():

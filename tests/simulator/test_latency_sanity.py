@@ -136,6 +136,26 @@ def test_longer_contiguous_runs_never_hurt():
     assert latency == sorted(latency, reverse=True)
 
 
+def test_the_same_bytes_in_more_pieces_cost_a_descriptor_each():
+    text = """
+    def kernel(x):
+        out = nl.ndarray((8, 128, SHAPE), dtype=nl.float32, buffer=nl.shared_hbm)
+        for i in nl.affine_range(8):
+            nl.store(out[i], nl.load(x[i, :, PIECES]))
+        return out
+    """
+    x = np.zeros((8, 128, 16, 128), np.float32)
+    whole, pieces = (
+        predicted(text.replace("SHAPE", shape).replace("PIECES", part), x, timing=TRN1)
+        for shape, part in (("8, 128", "0:8, :"), ("16, 64", "0:16, 0:64"))
+    )
+    assert pieces.profile.hbm_read_bytes == whole.profile.hbm_read_bytes
+    # 16 runs in place of one, on each of 128 partitions, in eight loads.
+    more_us = 8 * 128 * 15 * TRN1.dma_row_ns / TRN1.dma_engines / 1e3
+    assert pieces.busy_us["dma"] - whole.busy_us["dma"] == pytest.approx(more_us)
+    assert pieces.latency_us > whole.latency_us + more_us / 2
+
+
 def test_half_the_bytes_of_a_dma_bound_kernel_help():
     text = KERNEL.replace("WORK", "pass").replace("LOOP", "affine").replace("WIDTH", "2048")
     half = text.replace("dtype=nl.float32", "dtype=nl.bfloat16")
@@ -202,6 +222,15 @@ def test_what_ifs_are_never_slower_than_what_is(engines):
     assert rows[-1][0] == "no waiting for results"
     assert all(us <= found.latency_us * ANOMALY for _, us in rows)
     assert min(us for _, us in rows) < found.latency_us
+
+
+def test_a_free_load_saves_its_share_of_a_dma_bound_kernel():
+    found = at()
+    rows = dict(found.what_if())
+    (free,) = [us for label, us in rows.items() if label.startswith("load of line")]
+    run_us = found.latency_us - found.timing.overhead_us
+    assert free - found.timing.overhead_us < 0.7 * run_us
+    assert rows["dma engine twice as fast"] - found.timing.overhead_us < 0.7 * run_us
 
 
 def test_what_a_what_if_says_is_what_a_changed_device_gives():

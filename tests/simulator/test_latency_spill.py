@@ -8,8 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from latency_programs import WHOLE, Step, Tile, compiled, predicted, program_of, programs
+from latency_programs import (
+    WHOLE,
+    Step,
+    Tile,
+    compiled,
+    predicted,
+    program_of,
+    programs,
+    room_for_each,
+)
 
+from accelopt_simulator.latency.execution import Transfer
 from accelopt_simulator.latency.spill import Kind, reside
 from accelopt_simulator.trace.schema import Engine, Space
 
@@ -156,16 +166,6 @@ def replay(steps, tiles, capacity, found):
     assert done == len(steps)
 
 
-def room_for_each(steps, tiles, capacity):
-    """At least what one instance needs: every kernel that passed the constraints fits so."""
-
-    def size(step):
-        used = {t for t, _ in step.reads + step.writes}
-        return sum(tiles[t].size for t in used if tiles[t].space is Space.SBUF)
-
-    return max([capacity, *map(size, steps)])
-
-
 @settings(max_examples=100, deadline=None)
 @given(programs(), st.sampled_from([1024.0, 2048.0, 3072.0, 4096.0, 1e9]))
 def test_tiles_stay_as_the_slow_reference_says(case, capacity):
@@ -180,6 +180,16 @@ def test_tiles_stay_as_the_slow_reference_says(case, capacity):
 @settings(max_examples=60, deadline=None)
 @given(programs(loops=True), st.sampled_from([1024.0, 2048.0, 3072.0]))
 def test_a_sequential_loop_flushes_as_the_slow_reference_says(case, capacity):
+    steps, tiles = case
+    capacity = room_for_each(steps, tiles, capacity)
+    found = reside(program_of(steps, tiles), capacity)
+    assert moves_of(found) == Reference(steps, tiles, capacity).moves
+    replay(steps, tiles, capacity, found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(programs(sunk=True, loops=True), st.sampled_from([1024.0, 2048.0, 3072.0]))
+def test_sunk_tiles_are_fetched_as_the_slow_reference_says(case, capacity):
     steps, tiles = case
     capacity = room_for_each(steps, tiles, capacity)
     found = reside(program_of(steps, tiles), capacity)
@@ -272,18 +282,14 @@ def test_a_tile_read_twice_by_its_last_instance_has_one_residence():
     assert found.operand_residence.tolist() == [0, 0, 0]
 
 
-def test_a_sunk_tile_that_dies_does_not_count_as_room_for_what_is_carried_over():
-    # Two tiles of 1 KiB are carried over an iteration that also used a sunk one.
-    tiles = [Tile(), Tile(), Tile(clean=True, sunk=True)]
-    steps = [
-        write(0, epoch=0), write(1, epoch=0), read(2, epoch=0), read(0, epoch=1), read(1, epoch=1),
-    ]  # fmt: skip
-    found = moves_of(reside(program_of(steps, tiles), 1536))
-    without = [step for step in steps if step.reads != ((2, WHOLE),)]
-    flushed = moves_of(reside(program_of(without, tiles), 1536))
-    assert {move for move in flushed if move[0] == "save"} == {
-        move for move in found if move[0] == "save"
-    }
+def test_a_sunk_tile_that_dies_does_not_make_room_for_what_is_carried_over():
+    # Three tiles of 1 KiB are carried over an iteration that also used a sunk one: they don't fit.
+    tiles = [Tile(), Tile(), Tile(), Tile(clean=True, sunk=True)]
+    steps = [write(0, epoch=0), write(1, epoch=0), write(2, epoch=0), read(3, epoch=0),
+             read(0, epoch=1), read(1, epoch=1), read(2, epoch=1)]  # fmt: skip
+    found = moves_of(reside(program_of(steps, tiles), 2560))
+    assert {tile for move, tile in found if move == "save"} == {0, 1, 2}
+    assert found == Reference(steps, tiles, 2560).moves
 
 
 SPILLING = """
@@ -305,6 +311,11 @@ def test_a_kernel_that_does_not_fit_moves_what_its_counters_and_names_say(tiles,
     profile = found.profile
     assert (profile.spill_save_bytes > 0) is saved
     assert profile.spill_save_bytes == profile.spill_reload_bytes
+    run = found.execution
+    moved = {kind: run.bytes[run.transfer == kind].sum() for kind in Transfer}
+    assert moved[Transfer.SPILL_SAVE] == profile.spill_save_bytes
+    assert moved[Transfer.SPILL_RELOAD] == profile.spill_reload_bytes
+    assert moved[Transfer.LOAD] == moved[Transfer.STORE] == x.nbytes
     assert profile.hbm_read_bytes == x.nbytes + profile.spill_reload_bytes
     assert profile.hbm_write_bytes == x.nbytes + profile.spill_save_bytes
     if saved:

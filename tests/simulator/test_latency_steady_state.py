@@ -139,6 +139,31 @@ def test_loads_that_come_every_few_iterations_are_not_extrapolated_from_too_few(
     assert found.profile.hbm_read_bytes == x.nbytes + w.nbytes
 
 
+def test_counters_that_do_not_grow_evenly_are_replayed_in_full(monkeypatch):
+    # The tensor engine hides the loads, so that the time alone would look steady.
+    monkeypatch.setattr(steady_state, "STRETCH", 40)
+    monkeypatch.setattr(steady_state, "REPLAY_LIMIT", 2_000)
+    text = """
+    def kernel(x, w):
+        out = nl.ndarray((300, 128, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+        a = nl.load(x)
+        for i in nl.affine_range(300):
+            g = nl.load(w[EACH])
+            acc = nl.zeros((128, 512), dtype=nl.float32, buffer=nl.psum)
+            for k in nl.affine_range(16):
+                acc += nisa.nc_matmul(g, a)
+            nl.store(out[i], nl.copy(acc))
+        return out
+    """
+    x, w = np.zeros((128, 512), np.float32), np.zeros((300, 128, 128), np.float32)
+    even = predicted(text.replace("EACH", "i"), x, w)
+    assert even.scale.repeats > 1
+    assert even.profile.hbm_read_bytes == x.nbytes + w.nbytes
+    uneven = predicted(text.replace("EACH", "i // 4"), x, w)
+    assert uneven.profile.hbm_read_bytes == x.nbytes + w.nbytes / 4
+    assert uneven.scale.repeats == 1
+
+
 def test_a_short_loop_is_replayed_in_full(monkeypatch):
     # Three stretches are as long as the loop.
     monkeypatch.setattr(steady_state, "REPLAY_LIMIT", 100)

@@ -141,13 +141,15 @@ def _held_by(start: Ints, tiles: Ints, operand_residence: Ints, i: int, tile: in
 
 @compiled
 def _end(
-    tile: int, residence: Ints, space: Ints, held: Ints, where: Ints, tally: Floats, size: Floats
-) -> None:
+    tile: int, residence: Ints, space: Ints, sunk: Bools, held: Ints, where: Ints, tally: Floats,
+    size: Floats,
+) -> None:  # fmt: skip
     """A tile is used for the last time."""
     residence[tile] = -1
     if space[tile] == SBUF:
         _let_go(tile, held, where, tally, size)
-        tally[2] -= size[tile]
+        if not sunk[tile]:  # no instance defines it, so it was never counted
+            tally[2] -= size[tile]
 
 
 @compiled
@@ -235,7 +237,7 @@ def _residences(
                     continue
                 operand_residence[k] = residence[tile]
                 if following[k] == NEVER and not _written(start, tiles, writes, i, tile):
-                    _end(tile, residence, space, held, where, tally, size)
+                    _end(tile, residence, space, sunk, held, where, tally, size)
         kind[events], subject[events] = INSTANCE, i
         for k in range(start[i], start[i + 1]):
             tile = tiles[k]
@@ -251,7 +253,7 @@ def _residences(
             if writes[k]:
                 saved[tile] = False
                 if following[k] == NEVER and residence[tile] >= 0:
-                    _end(tile, residence, space, held, where, tally, size)
+                    _end(tile, residence, space, sunk, held, where, tally, size)
         events += 1
     return (
         kind[:events],
