@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -176,8 +177,8 @@ def test_without_a_middle_end_nothing_is_dropped_and_iterations_overlap():
 
 MATMULS = """
 def kernel(x):
-    out = nl.ndarray((4, 128, 512), dtype=nl.float32, buffer=nl.shared_hbm)
-    for i in nl.affine_range(4):
+    out = nl.ndarray((8, 128, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+    for i in nl.affine_range(8):
         a = nl.load(x[i])
         acc = nl.zeros((128, 512), dtype=nl.float32, buffer=nl.psum)
         for k in nl.affine_range(16):
@@ -188,7 +189,7 @@ def kernel(x):
 VECTOR = """
 def kernel(x):
     out = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.shared_hbm)
-    for i in nl.affine_range(4):
+    for i in nl.affine_range(8):
         a = nl.load(x[i])
         for k in nl.static_range(20):
             a[:, 0:8] = nl.add(a[:, 0:8], a[:, 8:16])
@@ -198,12 +199,19 @@ def kernel(x):
 ROWS = """
 def kernel(x):
     out = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.shared_hbm)
-    for i in nl.affine_range(4):
+    for i in nl.affine_range(8):
         for j in nl.affine_range(32):
             nl.store(out[i, :, nl.ds(16 * j, 16)], nl.load(x[i, :, nl.ds(16 * j, 16)]))
     return out
 """
-X = np.zeros((4, 128, 512), np.float32)
+X = np.zeros((8, 128, 512), np.float32)
+
+
+@cache
+def fitted(**truth):
+    """Kernels, their fit, and what it said meanwhile."""
+    kernels, said = planted(**truth), []
+    return kernels, fit(kernels, TRN1, TRN1_TIMING, said.append), said
 
 
 def planted(**values):
@@ -227,9 +235,7 @@ def planted(**values):
     ],
 )
 def test_a_fit_meets_measurements_that_the_model_made_itself(truth, found_again):
-    kernels = planted(**truth)
-    said: list[str] = []
-    found = fit(kernels, TRN1, TRN1_TIMING, said.append)
+    kernels, found, said = fitted(**truth)
     for kernel in kernels:
         assert found.predicted_us[kernel.name] == pytest.approx(kernel.latency_us, rel=0.003)
     if found_again:
@@ -239,8 +245,7 @@ def test_a_fit_meets_measurements_that_the_model_made_itself(truth, found_again)
 
 
 def test_a_fit_is_deterministic_and_becomes_a_calibration():
-    kernels = planted(pe_ghz=2.37)
-    found = fit(kernels, TRN1, TRN1_TIMING)
+    kernels, found, _ = fitted(pe_ghz=2.37)
     assert fit(planted(pe_ghz=2.37), TRN1, TRN1_TIMING) == found
     result = cal.calibration_of(found, kernels, "trn1", "planted")
     assert list(result.residuals) == ["matmuls", "vector", "rows"]
@@ -252,8 +257,7 @@ def test_a_fit_is_deterministic_and_becomes_a_calibration():
 
 def test_a_held_out_kernel_is_predicted_by_a_fit_that_has_not_seen_it():
     # Only the first kernel says how fast matmuls are: without it nothing does.
-    kernels = planted(pe_ghz=2.37)
-    found = fit(kernels, TRN1, TRN1_TIMING)
+    kernels, found, _ = fitted(pe_ghz=2.37)
     assert found.folds["rows"]["pe_ghz"] == found.folds["vector"]["pe_ghz"] == 2.37
     assert found.folds["matmuls"] == PRIOR
     measured = kernels[0].latency_us

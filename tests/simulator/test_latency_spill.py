@@ -316,6 +316,10 @@ def test_a_kernel_that_does_not_fit_moves_what_its_counters_and_names_say(tiles,
     assert moved[Transfer.SPILL_SAVE] == profile.spill_save_bytes
     assert moved[Transfer.SPILL_RELOAD] == profile.spill_reload_bytes
     assert moved[Transfer.LOAD] == moved[Transfer.STORE] == x.nbytes
+    # Saves and reloads cost what other transfers of their size do.
+    t, transfers = found.timing, int((run.transfer != Transfer.NONE).sum())
+    per_engine = sum(moved.values()) / t.dma_engine_bytes_per_ns + transfers * 128 * t.dma_row_ns
+    assert found.busy_us["dma"] == pytest.approx(per_engine / t.dma_engines / 1e3)
     assert profile.hbm_read_bytes == x.nbytes + profile.spill_reload_bytes
     assert profile.hbm_write_bytes == x.nbytes + profile.spill_save_bytes
     if saved:
