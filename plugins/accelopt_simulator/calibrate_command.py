@@ -38,7 +38,6 @@ def calibrate(
         )
     if len(found.kernels) < 3:
         raise ConfigError("a fit takes at least three measured kernels")
-    target = output or calibration.calibrations_dir() / "pending.json"
     if output is not None and not output.absolute().parent.is_dir():
         raise ConfigError(f"can't write {output}: no folder {output.parent}")
     kernels = data.load_kernels(found, measurements.parent if measurements else Path())
@@ -51,8 +50,7 @@ def calibrate(
             lambda words: None if as_json else status.update(f"fitting: {words}"),
         )
     result = calibration.calibration_of(done, kernels, found.device, found.source)
-    if output is None:
-        target = calibration.calibrations_dir() / f"{result.version}.json"
+    target = output or calibration.calibrations_dir() / f"{result.version}.json"
     calibration.save(result, target)
     if as_json:
         print_json(result.model_dump() | {"version": result.version, "file": str(target)})

@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 
 from accelopt.device import DeviceSpec
 
+PSUM_BANKS = 8
+"""[doc]"""
+
 TRN1 = DeviceSpec(
     name="trn1",
     title="Trainium 1 (one NeuronCore-v2)",

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelopt.device import DeviceSpec
-from accelopt_simulator.hardware import Timing
+from accelopt_simulator.hardware import PSUM_BANKS, Timing
 from accelopt_simulator.latency.cost_basis import dma_cost
 from accelopt_simulator.latency.interchange import exchange, exchanged_loops
 from accelopt_simulator.latency.program import Program, build_program
@@ -27,9 +27,6 @@ from accelopt_simulator.trace.schema import Engine
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-PSUM_BANKS = 8
-"""[doc]"""
 
 
 @dataclass

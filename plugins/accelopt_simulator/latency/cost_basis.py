@@ -47,12 +47,9 @@ class CostInput:
 
         From generation 3 on: a quarter when all is contiguous in SBUF, else half [doc].
         """
-        itemsizes = [
-            r.itemsize for role, r in self.regions.items() if role in ("dst", "data", "src")
-        ]
-        if not self.timing.dve_fast_modes or max(itemsizes, default=4) > 2:
-            return 1.0
         moved = [r for role, r in self.regions.items() if role in ("dst", "data", "src")]
+        if not self.timing.dve_fast_modes or any(r.itemsize > 2 for r in moved):
+            return 1.0
         packed = all(
             r.space is Space.SBUF and r.inner_stride_bytes in (0, r.itemsize) for r in moved
         )

@@ -9,12 +9,12 @@ the best kernel's. PSUM must hold two copies of each, and one tile more.
 from __future__ import annotations
 
 from accelopt_simulator.dtypes import DTYPES
+from accelopt_simulator.hardware import PSUM_BANKS
 from accelopt_simulator.isa import OPS
 from accelopt_simulator.trace.analysis import Analysis
 from accelopt_simulator.trace.folding import Use, uses_by_storage
 from accelopt_simulator.trace.schema import Engine, Space, TensorRole
 
-BANKS = 8
 BANK_BYTES = 2048
 COPIES = 2
 _SCALAR_OPS = frozenset({"activation", "tensor_scalar", "tensor_copy"})
@@ -37,7 +37,7 @@ def placed_in_psum(analysis: Analysis) -> frozenset[int]:
         if reader is None or reader in served or _other_in_psum(analysis, reader, tensor):
             continue
         loop = int(analysis.innermost[reader])
-        if COPIES * (banks.get(loop, 0) + 2) > BANKS:
+        if COPIES * (banks.get(loop, 0) + 2) > PSUM_BANKS:
             continue
         banks[loop] = banks.get(loop, 0) + 1
         served.add(reader)
