@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from functools import lru_cache
 
 from accelopt.parsing import parse_python
+from accelopt.program_tokens import program_tokens
 
 
 class _DropStrings(ast.NodeTransformer):
@@ -53,9 +55,12 @@ def normalized_source(text: str) -> str:
         return text.strip()
 
 
+@lru_cache(maxsize=512)
 def normalized_hash(text: str) -> str:
-    """Hash (hex) that is equal for two texts of the same program."""
-    return hashlib.sha256(normalized_source(text).encode("utf-8", "surrogatepass")).hexdigest()
+    """Hash (hex): equal for one program in two layouts, never equal for two programs."""
+    tokens = program_tokens(text)
+    known = f"parsed\n{normalized_source(text)}" if tokens is None else f"tokens\n{tokens}"
+    return hashlib.sha256(known.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def line_map(old: str, new: str) -> dict[int, int]:
