@@ -7,10 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from accelopt.device import DeviceSpec
 from accelopt.evaluation import ALL_STAGES, ESTIMATE_STAGES, SCREEN_STAGES, Evaluation, Stage
 from accelopt.kernel import KernelSource, KernelTask
+
+if TYPE_CHECKING:
+    from accelopt.prompt_facts import PromptFacts
 
 
 class Capability(StrEnum):
@@ -82,6 +86,20 @@ class Backend(ABC):
             evaluation_timeout_s: wall time one evaluation may take.
             workers: evaluations at once; 0 = one per core.
         """
+
+    def prompt_facts(self, dialect: str) -> PromptFacts:
+        """What agents are told about this device and a kernel language.
+
+        The default is made of the device's figures and packaged texts about NKI. A backend that
+        knows better starts from `super().prompt_facts(dialect)`, or returns facts of its own.
+
+        Raises:
+            ConfigError: nothing is known about the dialect.
+        """
+        # Imported here: a backend is listed and judges without reading prompts.
+        from accelopt.prompt_facts import default_prompt_facts
+
+        return default_prompt_facts(self.device, dialect)
 
     def screen(self, task: KernelTask, source: KernelSource) -> Evaluation:
         """Load the kernel and check constraints; no latency, no numbers."""

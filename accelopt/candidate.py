@@ -40,6 +40,7 @@ class Candidate(_Frozen):
         source: the kernel.
         evaluation: what the backend said.
         fixer_rounds: how many repair rounds it took.
+        notes: what is worth knowing of how it was read from a reply.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Candidate(_Frozen):
     source: KernelSource
     evaluation: Evaluation
     fixer_rounds: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def latency_us(self) -> float | None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from accelopt.errors import ConfigError
 from accelopt.models import Role
+
+NONE = "none"
+"""Value of a setting that names a shared store: none, the run keeps it to itself."""
 
 ENVIRONMENT_PREFIX = "ACCELOPT_"
 
@@ -28,7 +31,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "memory_capacity": 16,
         "positive_threshold": 1.04,
         "negative_threshold": 1.15,
-        "memory": "none",
+        "memory": NONE,
         "patience": 0,
     },
     # A first look at a task for the price of some tens of model calls.
@@ -73,10 +76,28 @@ class RunConfig(BaseSettings):
     fixer_model: str = Field(default="", description="Chat model of the fixer.")
     summarizer_model: str = Field(default="", description="Chat model of the summarizer.")
     base_url: str | None = Field(default=None, description="OpenAI-compatible server.")
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    max_output_tokens: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(
+        default=None, ge=0, le=2, description="Sampling temperature; the server's own by default."
+    )
+    max_output_tokens: int | None = Field(default=None, ge=1, description="Most tokens per answer.")
+    reasoning_effort: str = Field(
+        default="", description="low, medium, high: where models take it."
+    )
+    stream: bool = Field(default=False, description="Receive answers as streams.")
     model_timeout_s: float = Field(default=600.0, gt=0, description="Seconds per model call.")
-    model_retries: int = Field(default=3, ge=0)
+    model_retries: int = Field(
+        default=3, ge=0, description="Retries of a call that failed for a passing reason."
+    )
+    model_concurrency: int = Field(default=8, ge=1, description="Model calls at once.")
+    requests_per_minute: float | None = Field(
+        default=None, gt=0, description="Most model calls per minute and server."
+    )
+    reply_reasks: int = Field(
+        default=1, ge=0, description="Times a question is repeated when its answer is unusable."
+    )
+    edit_mode: Literal["full", "edits"] = Field(
+        default="full", description="Answers are complete kernels, or edits of the parent."
+    )
 
     beam_width: int = Field(default=3, ge=1, description="B: kernels kept per iteration.")
     num_plans: int = Field(default=4, ge=1, description="N: plans drawn per kernel.")
@@ -95,11 +116,20 @@ class RunConfig(BaseSettings):
         default="",
         description="Folder of the optimization memory; empty: the user's, `none`: private.",
     )
+    evaluation_cache: str = Field(
+        default="",
+        description="File of evaluations that runs share; empty: the user's, `none`: none.",
+    )
+
+    budget_usd: float | None = Field(default=None, gt=0, description="Most US dollars for models.")
+    max_tokens: int | None = Field(default=None, ge=1, description="Most tokens in all.")
+    max_evaluations: int | None = Field(default=None, ge=1, description="Most programs judged.")
+    max_minutes: float | None = Field(default=None, gt=0, description="Most minutes of wall time.")
+    prices: str = Field(default="", description="Price file of your own.")
 
     seed: int = Field(default=0, ge=0, description="Seed of every random choice of the run.")
     workers: int = Field(default=0, ge=0, description="Evaluations at once; 0: one per core.")
     evaluation_timeout_s: float = Field(default=180.0, gt=0, description="Seconds per evaluation.")
-    model_concurrency: int = Field(default=8, ge=1, description="Model calls at once.")
 
     def model_for(self, role: Role) -> str:
         """Name of the chat model that plays `role`."""

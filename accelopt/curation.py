@@ -63,6 +63,15 @@ def representative(samples: Sequence[Sample]) -> Sample | None:
     return None
 
 
+def teaches(
+    speedup: float, *, topk: int, positive_threshold: float, negative_threshold: float
+) -> bool:
+    """Whether a child of this speedup over its parent may become a lesson."""
+    if topk <= 0:
+        return False
+    return speedup > positive_threshold or speedup < 1 / negative_threshold
+
+
 def choose_pairs(
     samples: Iterable[Sample],
     *,

@@ -137,6 +137,8 @@ class Evaluation(_Frozen):
         profile: counters; None when not measured.
         bound: what bounds the latency (`dma`, `tensor`, `vector`, `scalar`, `gpsimd`, `latency`).
         seeds: one entry per input seed that was tried; the first failing one is the last.
+        untried_seeds: seeds that were left out, since nothing depended on them; a kernel with any
+            has not been found correct.
         diagnostics: findings, errors first.
         features: named numbers that describe the kernel (for the embedder).
         line_facts: short facts by source line (for prompts).
@@ -157,6 +159,7 @@ class Evaluation(_Frozen):
     profile: Profile | None = None
     bound: str = ""
     seeds: tuple[SeedResult, ...] = ()
+    untried_seeds: tuple[int, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     features: dict[str, float] = {}
     line_facts: dict[int, str] = {}
@@ -182,5 +185,10 @@ class Evaluation(_Frozen):
 
     @property
     def correct(self) -> bool:
-        """Upstream's third boolean: it also gave the right answer on every seed tried."""
+        """Upstream's third boolean: it also gave the right answer on every seed."""
+        return self.right_so_far and not self.untried_seeds
+
+    @property
+    def right_so_far(self) -> bool:
+        """Whether it gave the right answer on every seed that was tried, at least one."""
         return self.ok and bool(self.seeds) and all(seed.ok for seed in self.seeds)

@@ -13,7 +13,9 @@ EventKind = Literal[
     "run_resumed",
     "iteration_started",
     "model_call_started",
+    "model_call_failed",
     "model_call_finished",
+    "reply_unusable",
     "evaluation_started",
     "evaluation_finished",
     "experience_added",
@@ -36,6 +38,12 @@ class Event(TypedDict):
     role: NotRequired[str]
     """Of a model call: planner, executor, fixer or summarizer."""
     slot: NotRequired[str]
+    model: NotRequired[str]
+    """Label of the model that was asked: `openai:gpt-5-mini`."""
+    failure: NotRequired[str]
+    """What went wrong with a call (`rate_limit`) or a reply (`reply_format:truncated`)."""
+    cost_usd: NotRequired[float]
+    """Of a call whose price is known; of the run so far, in events about the run."""
     candidate: NotRequired[str]
     parent: NotRequired[str]
     plan: NotRequired[str]

@@ -14,14 +14,21 @@ except ImportError:  # pragma: no cover - only where the system has no POSIX loc
     fcntl = None  # type: ignore[assignment]
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Write `text` so that a reader sees the old file or the new one, never a part."""
+def write_atomic(path: Path, text: str, *, durable: bool = True) -> None:
+    """Write `text` so that a reader sees the old file or the new one, never a part.
+
+    Args:
+        path: the file.
+        text: its content.
+        durable: wait until it would survive a loss of power.
+    """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         # mkstemp makes files private; a result is meant to be read like any other file.
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)

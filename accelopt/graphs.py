@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-
     from accelopt.backend import Backend
     from accelopt.candidate import Candidate
     from accelopt.config import RunConfig
     from accelopt.embedder import Embedder
     from accelopt.events import Observer
     from accelopt.kernel import KernelTask
-    from accelopt.models import Role
+    from accelopt.models import Ensemble, Role
+    from accelopt.prices import Price
     from accelopt.run_store import RunStore
 
 
@@ -28,21 +27,25 @@ class RunServices:
         config: what was asked for.
         task: the task; its `baseline` is where the search starts.
         backend: the one backend that judges.
-        chat_models: one model per role.
+        chat_models: the models of each role, by weight.
+        prices: of these models by label; None where a price is not known.
         embedder: for the optimization memory.
         store: the run folder.
         observers: who watches.
         stop: set it, and the run ends at the next step with status `stopped`, resumable.
+        recorded: replay: no model is asked; the answers of the store's journal are all there is.
     """
 
     config: RunConfig
     task: KernelTask
     backend: Backend
-    chat_models: Mapping[Role, BaseChatModel]
+    chat_models: Mapping[Role, Ensemble]
     embedder: Embedder
     store: RunStore
+    prices: Mapping[str, Price | None] = field(default_factory=dict)
     observers: tuple[Observer, ...] = ()
     stop: threading.Event = field(default_factory=threading.Event)
+    recorded: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +58,13 @@ class RunResult:
         best: the fastest correct kernel; the baseline when nothing was faster.
         evaluations: evaluations made, journalled ones counted once.
         model_calls: model calls made, journalled ones counted once.
-        input_tokens: tokens sent, where the models report them.
-        output_tokens: tokens received, where the models report them.
+        input_tokens, output_tokens: tokens sent and received; worked out from the texts where the
+            models do not report them.
+        cost_usd: of the calls whose price is known.
+        unpriced_calls: calls whose price is not known.
+        failures: what went wrong with model calls and replies: kind -> how often.
+        message: why it stopped; empty when it was asked to, or finished.
+        changed_prompts: of a replay: slots whose prompt is not the recorded one.
     """
 
     status: Literal["finished", "stopped"]
@@ -66,6 +74,11 @@ class RunResult:
     model_calls: int
     input_tokens: int = 0
     output_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced_calls: int = 0
+    failures: Mapping[str, int] = field(default_factory=dict)
+    message: str = ""
+    changed_prompts: tuple[str, ...] = ()
 
 
 class GraphProvider(Protocol):

@@ -1,34 +1,31 @@
-"""The journal of a run: everything paid for, written down before it is used.
-
-One SQLite file in WAL mode with synchronous NORMAL: it survives the death of the process at any
-point. A loss of power may cost the last second.
-"""
+"""The journal of a run: everything paid for, written down before it is used."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 import time
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from accelopt.errors import SchemaVersionError, StoreError
+from accelopt import slots
 from accelopt.evaluation import Evaluation
+from accelopt.sqlite_file import SqliteFile
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS answers (
     slot TEXT NOT NULL, prompt_hash TEXT NOT NULL, data TEXT NOT NULL, created_s REAL NOT NULL,
-    PRIMARY KEY (slot, prompt_hash)
+    own INTEGER NOT NULL DEFAULT 1, PRIMARY KEY (slot, prompt_hash)
 );
 CREATE TABLE IF NOT EXISTS evaluations (
-    key TEXT PRIMARY KEY, source TEXT NOT NULL, data TEXT NOT NULL, created_s REAL NOT NULL
+    key TEXT PRIMARY KEY, source TEXT NOT NULL, data TEXT NOT NULL, created_s REAL NOT NULL,
+    own INTEGER NOT NULL DEFAULT 1
 );
 CREATE TABLE IF NOT EXISTS retrievals (
     slot TEXT PRIMARY KEY, data TEXT NOT NULL, created_s REAL NOT NULL
@@ -36,6 +33,10 @@ CREATE TABLE IF NOT EXISTS retrievals (
 CREATE TABLE IF NOT EXISTS records (
     kind TEXT NOT NULL, id TEXT NOT NULL, data TEXT NOT NULL, created_s REAL NOT NULL,
     PRIMARY KEY (kind, id)
+);
+CREATE TABLE IF NOT EXISTS failures (
+    id TEXT PRIMARY KEY, slot TEXT NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL,
+    created_s REAL NOT NULL
 );
 """
 
@@ -46,9 +47,13 @@ class Answer(BaseModel):
     Attributes:
         reply: the text.
         reasoning: what the model showed of its reasoning; usually empty.
-        model: the name the model goes by.
-        input_tokens: as reported; 0 when not reported.
-        output_tokens: as reported; 0 when not reported.
+        model: the name the server gave itself.
+        role: of the agent that asked.
+        label: the name the model was asked for under, as in the settings and the price table.
+        finish_reason: why the model stopped, in its own words; empty when it did not say.
+        input_tokens, output_tokens: as reported; worked out from the texts when not reported.
+        tokens_estimated: whether the tokens were not reported.
+        cost_usd: by the run's price table; None when the price is not known.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,8 +61,13 @@ class Answer(BaseModel):
     reply: str
     reasoning: str = ""
     model: str = ""
+    role: str = ""
+    label: str = ""
+    finish_reason: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
+    tokens_estimated: bool = False
+    cost_usd: float | None = None
 
 
 class JournalledEvaluation(BaseModel):
@@ -70,7 +80,15 @@ class JournalledEvaluation(BaseModel):
 
 
 class JournalCounts(BaseModel):
-    """What a run has cost so far."""
+    """What a run has cost so far; what it took over from another run does not count.
+
+    Attributes:
+        model_calls: answers.
+        evaluations: programs that were judged.
+        input_tokens, output_tokens: of all answers.
+        cost_usd: of all answers with a known price.
+        unpriced_calls: answers without a known price.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -78,13 +96,15 @@ class JournalCounts(BaseModel):
     evaluations: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced_calls: int = 0
 
 
 class Journal:
-    """One connection to a journal file. Safe to use from several threads.
+    """One journal file. Safe to use from several threads.
 
-    Whatever is recorded twice under one key keeps its first value, and the recording call returns
-    that value, so every user of a key sees the same thing.
+    An answer or a retrieval that is recorded twice under one key keeps its first value, and the
+    recording call returns that value, so every user of a key sees the same thing.
 
     Args:
         path: the file; made when it does not exist.
@@ -96,92 +116,100 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()
-        try:
-            self._connection = sqlite3.connect(
-                path, check_same_thread=False, isolation_level=None, timeout=30.0
-            )
-        except sqlite3.Error as error:
-            raise StoreError(f"can't open the journal {path}: {error}") from error
-        try:
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
-            self._check_version()
-        except sqlite3.Error as error:
-            self._connection.close()
-            raise StoreError(f"{path} is not a journal: {error}") from error
-        except StoreError:
-            self._connection.close()
-            raise
-
-    def _check_version(self) -> None:
-        self._connection.executescript(_SCHEMA)
-        self._connection.execute(
-            "INSERT OR IGNORE INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),)
+        self._file = SqliteFile(
+            path, what="journal", version=SCHEMA_VERSION, schema=_SCHEMA, migrate=_migrate
         )
-        row = self._connection.execute(
-            "SELECT value FROM meta WHERE key = 'schema_version'"
-        ).fetchone()
-        found = int(row[0])
-        if found > SCHEMA_VERSION:
-            raise SchemaVersionError(str(self.path), found=found, supported=SCHEMA_VERSION)
 
     def close(self) -> None:
         """Close the file; safe to call twice."""
-        with self._lock:
-            self._connection.close()
+        self._file.close()
+
+    def copy_to(self, path: Path) -> None:
+        """Write a complete copy to another file."""
+        self._file.copy_to(path)
 
     def answer(self, slot: str, prompt_hash: str) -> Answer | None:
         """The reply that was given in `slot` to the prompt with that hash; None if none was."""
-        row = self._one(
+        row = self._file.one(
             "SELECT data FROM answers WHERE slot = ? AND prompt_hash = ?", slot, prompt_hash
         )
         return None if row is None else Answer.model_validate_json(row[0])
 
+    def answers_in(self, slot: str) -> list[Answer]:
+        """The replies that were given in `slot` to any prompt, the oldest first."""
+        rows = self._file.all("SELECT data FROM answers WHERE slot = ? ORDER BY created_s", slot)
+        return [Answer.model_validate_json(row[0]) for row in rows]
+
     def record_answer(self, slot: str, prompt_hash: str, answer: Answer) -> Answer:
         """Write a reply down; returns what the journal holds for that slot and prompt."""
-        self._write(
-            "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?)",
+        self._file.write(
+            "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, 1)",
             slot,
             prompt_hash,
             answer.model_dump_json(),
+            time.time(),
         )
         stored = self.answer(slot, prompt_hash)
         return answer if stored is None else stored
 
+    def usage(self) -> dict[str, tuple[int, int]]:
+        """`role/label` -> (answers, output tokens): what the budget expects of the next call."""
+        rows = self._file.all(
+            "SELECT json_extract(data, '$.role') || '/' || json_extract(data, '$.label'), count(*),"
+            " coalesce(sum(json_extract(data, '$.output_tokens')), 0) FROM answers GROUP BY 1"
+        )
+        return {str(key or ""): (int(count), int(tokens)) for key, count, tokens in rows}
+
     def evaluation(self, key: str) -> JournalledEvaluation | None:
         """The evaluation under a content key; None if there is none."""
-        row = self._one("SELECT source, data FROM evaluations WHERE key = ?", key)
+        row = self._file.one("SELECT source, data FROM evaluations WHERE key = ?", key)
         if row is None:
             return None
         return JournalledEvaluation(
             source=row[0], evaluation=Evaluation.model_validate_json(row[1])
         )
 
-    def record_evaluation(self, key: str, source: str, evaluation: Evaluation) -> None:
-        """Write an evaluation down under its content key."""
-        self._write(
-            "INSERT OR IGNORE INTO evaluations VALUES (?, ?, ?, ?)",
+    def record_evaluation(
+        self, key: str, source: str, evaluation: Evaluation, *, own: bool = True
+    ) -> None:
+        """Write an evaluation down under its content key; a later one goes further and replaces it.
+
+        Args:
+            key: content key.
+            source: the text that was evaluated.
+            evaluation: the result.
+            own: this run had it judged; else it was known and costs nothing.
+        """
+        self._file.write(
+            "INSERT INTO evaluations VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET"
+            " source = excluded.source, data = excluded.data, own = max(own, excluded.own)",
             key,
             source,
             evaluation.model_dump_json(),
+            time.time(),
+            int(own),
         )
 
     def retrieval(self, slot: str) -> list[dict[str, Any]] | None:
         """What the memory gave in `slot`; None if it was not asked yet."""
-        row = self._one("SELECT data FROM retrievals WHERE slot = ?", slot)
+        row = self._file.one("SELECT data FROM retrievals WHERE slot = ?", slot)
         return None if row is None else list(json.loads(row[0]))
 
     def record_retrieval(self, slot: str, items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Write down what the memory gave; returns what the journal holds for the slot."""
         given = list(items)
-        self._write("INSERT OR IGNORE INTO retrievals VALUES (?, ?, ?)", slot, json.dumps(given))
+        self._file.write(
+            "INSERT OR IGNORE INTO retrievals VALUES (?, ?, ?)",
+            slot,
+            json.dumps(given),
+            time.time(),
+        )
         stored = self.retrieval(slot)
         return given if stored is None else stored
 
     def record(self, kind: str, id_: str) -> str | None:
         """The JSON text kept under (kind, id); None if there is none."""
-        row = self._one("SELECT data FROM records WHERE kind = ? AND id = ?", kind, id_)
+        row = self._file.one("SELECT data FROM records WHERE kind = ? AND id = ?", kind, id_)
         return None if row is None else str(row[0])
 
     def put_record(self, kind: str, id_: str, data: str) -> None:
@@ -189,38 +217,94 @@ class Journal:
 
         Records are worked out from answers and evaluations, so a later one may replace an earlier.
         """
-        self._write("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", kind, id_, data)
+        self._file.write(
+            "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", kind, id_, data, time.time()
+        )
 
     def records(self, kind: str) -> dict[str, str]:
         """All JSON texts of one kind by id, in the order of their ids."""
-        with self._lock:
-            rows = self._connection.execute(
-                "SELECT id, data FROM records WHERE kind = ? ORDER BY id", (kind,)
-            ).fetchall()
+        rows = self._file.all("SELECT id, data FROM records WHERE kind = ? ORDER BY id", kind)
         return {str(id_): str(data) for id_, data in rows}
+
+    def record_failure(self, slot: str, kind: str, message: str, *, once: bool = False) -> None:
+        """Count something that went wrong with a model call.
+
+        Args:
+            slot: of the call.
+            kind: failure kind, such as `rate_limit`.
+            message: one line.
+            once: it follows from a journalled answer, so it counts once per slot however often the
+                answer is read.
+        """
+        id_ = f"{slot}#{kind}" if once else f"{slot}#{uuid.uuid4().hex}"
+        self._file.write(
+            "INSERT OR IGNORE INTO failures VALUES (?, ?, ?, ?, ?)",
+            id_,
+            slot,
+            kind,
+            message,
+            time.time(),
+        )
+
+    def failure_counts(self) -> dict[str, int]:
+        """Failure kind -> how often, the most frequent first."""
+        rows = self._file.all(
+            "SELECT kind, count(*) FROM failures GROUP BY kind ORDER BY count(*) DESC, kind"
+        )
+        return {str(kind): int(count) for kind, count in rows}
 
     def counts(self) -> JournalCounts:
         """What was paid for so far; each journalled thing counts once."""
-        calls, sent, received = self._one(
+        calls, sent, received, cost, unpriced = self._file.one(
             "SELECT count(*), coalesce(sum(json_extract(data, '$.input_tokens')), 0),"
-            " coalesce(sum(json_extract(data, '$.output_tokens')), 0) FROM answers"
-        ) or (0, 0, 0)
-        evaluations = self._one("SELECT count(*) FROM evaluations") or (0,)
+            " coalesce(sum(json_extract(data, '$.output_tokens')), 0),"
+            " coalesce(sum(json_extract(data, '$.cost_usd')), 0.0),"
+            " coalesce(sum(json_extract(data, '$.cost_usd') IS NULL), 0)"
+            " FROM answers WHERE own = 1"
+        ) or (0, 0, 0, 0.0, 0)
+        evaluations = self._file.one("SELECT count(*) FROM evaluations WHERE own = 1") or (0,)
         return JournalCounts(
             model_calls=calls,
             evaluations=evaluations[0],
             input_tokens=sent,
             output_tokens=received,
+            cost_usd=cost,
+            unpriced_calls=unpriced,
         )
 
-    def _one(self, statement: str, *values: str) -> tuple[Any, ...] | None:
-        with self._lock:
-            row: tuple[Any, ...] | None = self._connection.execute(statement, values).fetchone()
-        return row
+    def disown(self) -> None:
+        """Everything in here was paid for by another run."""
+        self._file.write("UPDATE answers SET own = 0")
+        self._file.write("UPDATE evaluations SET own = 0")
+        self._file.write("DELETE FROM failures")
 
-    def _write(self, statement: str, *values: str) -> None:
-        try:
-            with self._lock:
-                self._connection.execute(statement, (*values, time.time()))
-        except sqlite3.OperationalError as error:
-            raise StoreError(f"can't write to {self.path}: {error}") from error
+    def drop_iterations_after(self, iteration: int) -> None:
+        """Forget what a search did in later iterations; evaluations go by content and stay."""
+        for table, column in (("answers", "slot"), ("retrievals", "slot"), ("records", "id")):
+            names = self._file.all(f"SELECT DISTINCT {column} FROM {table}")
+            for (name,) in names:
+                if slots.iteration_of(name) > iteration:
+                    self._file.write(f"DELETE FROM {table} WHERE {column} = ?", name)
+
+    def drop_records(self, keep: str, *, up_to: int | None = None) -> None:
+        """Forget what was worked out; what was paid for stays.
+
+        Args:
+            keep: kind of records that stay.
+            up_to: records of iterations up to this one stay, too: those of a fork's parent.
+        """
+        for kind, id_ in self._file.all("SELECT kind, id FROM records WHERE kind <> ?", keep):
+            if up_to is None or slots.iteration_of(id_) > up_to:
+                self._file.write("DELETE FROM records WHERE kind = ? AND id = ?", kind, id_)
+
+    def answer_count(self) -> int:
+        """How many answers there are, whoever paid for them."""
+        row = self._file.one("SELECT count(*) FROM answers")
+        return int(row[0]) if row else 0
+
+
+def _migrate(connection: sqlite3.Connection, found: int) -> None:
+    """Version 2 knows whose an answer is, and counts failures."""
+    if found < 2:
+        for table in ("answers", "evaluations"):
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN own INTEGER NOT NULL DEFAULT 1")

@@ -1,7 +1,12 @@
-"""The contract of a chat model provider. The models themselves are LangChain `BaseChatModel`s."""
+"""The contract of a chat model provider, and the models that play a role.
+
+The models themselves are LangChain `BaseChatModel`s. How a person names them is the business of
+`accelopt.model_names`.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
@@ -33,6 +38,8 @@ class ModelSettings(BaseModel):
         timeout_s: per call.
         max_retries: of a call that failed for a passing reason.
         seed: run seed; offline models use it, servers may.
+        stream: whether answers are streamed: proxies that cut long silent calls need it.
+        reasoning_effort: as the server names it (`low`, `high`, ...); empty leaves it to it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,6 +50,8 @@ class ModelSettings(BaseModel):
     timeout_s: float = 600.0
     max_retries: int = 3
     seed: int = 0
+    stream: bool = False
+    reasoning_effort: str = ""
 
 
 class ChatModelProvider(Protocol):
@@ -90,3 +99,55 @@ class ModelName:
         if not prefix:
             raise ConfigError(f"model name {text!r} has no provider", hint="write provider:name")
         return cls(prefix, name)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One model of an ensemble.
+
+    Attributes:
+        label: its identity in journals and price tables, `openai:gpt-oss-120b`.
+        weight: how often it is asked, relative to the other members; positive.
+        model: the model itself.
+    """
+
+    label: str
+    weight: float
+    model: BaseChatModel
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """The models that play one role, by weight.
+
+    Attributes:
+        members: at least one.
+
+    Raises:
+        ValueError: there is no member, or a weight is not positive.
+    """
+
+    members: tuple[Member, ...]
+
+    def __post_init__(self) -> None:
+        if not self.members:
+            raise ValueError("an ensemble needs a member")
+        if not all(member.weight > 0 for member in self.members):
+            raise ValueError("the weights of an ensemble must be positive")
+
+    @classmethod
+    def of(cls, label: str, model: BaseChatModel) -> Ensemble:
+        """An ensemble of a single model."""
+        return cls((Member(label, 1.0, model),))
+
+    def pick(self, seed: int, slot: str) -> Member:
+        """The member that answers in a slot; the same one in every process and on every resume."""
+        digest = hashlib.blake2b(f"{seed}\0{slot}".encode(), digest_size=8).digest()
+        total = sum(member.weight for member in self.members)
+        left = int.from_bytes(digest, "big") / 2**64 * total
+        for member in self.members:
+            left -= member.weight
+            if left < 0:
+                return member
+        # Rounding may leave a speck; it belongs to the last.
+        return self.members[-1]

@@ -25,6 +25,11 @@ def memory_dir() -> Path:
     return user_data_dir() / "memory"
 
 
+def evaluations_file() -> Path:
+    """File of the evaluations that the user's runs share."""
+    return user_data_dir() / "evaluations.sqlite"
+
+
 def runs_dir() -> Path:
     """Folder that holds the run folders when none is named."""
     return DEFAULT_RUNS_DIR

@@ -21,7 +21,9 @@ class _Frozen(BaseModel):
 
 
 class ProblemFacts(_Frozen):
-    """What every agent is told about the task and the device.
+    """What every agent is told about the task, the device and the kernel language.
+
+    The last five come from the backend (`Backend.prompt_facts`) and the task's baseline.
 
     Attributes:
         task: task name.
@@ -31,7 +33,11 @@ class ProblemFacts(_Frozen):
         arguments: one line per kernel argument, in call order: `shape dtype` or `value`.
         output_shape: of the natural output.
         relative_l2_tolerance: the tolerance that is really enforced.
-        device_facts: `name: value` lines of hardware limits, supplied by the backend's device.
+        device_facts: lines of hardware limits.
+        api_notes: what every kernel has to respect, and the coding rules of the dialect.
+        profile_glossary: `counter: meaning` lines; several counters have commas between them.
+        language: what people call the kernel language; the dialect when empty.
+        entry: name of the kernel function.
     """
 
     task: str
@@ -42,6 +48,14 @@ class ProblemFacts(_Frozen):
     output_shape: tuple[int, ...]
     relative_l2_tolerance: float
     device_facts: tuple[str, ...] = ()
+    api_notes: str = ""
+    profile_glossary: tuple[str, ...] = ()
+    language: str = ""
+    entry: str = "kernel"
+
+
+EditMode = Literal["full", "edits"]
+"""How a kernel is to be answered: the complete file, or edits to the kernel in the prompt."""
 
 
 class OfferedExperience(_Frozen):
@@ -67,6 +81,7 @@ class PlanRequest(_Frozen):
         tried: plans already tried on this candidate, first line each.
         index: which of the N plans this is. Not part of the text.
         seed: of the run. Not part of the text.
+        complaint: why the previous answer to this request could not be used; empty at first.
     """
 
     role: Literal["planner"] = "planner"
@@ -80,6 +95,7 @@ class PlanRequest(_Frozen):
     tried: tuple[str, ...] = ()
     index: int = 0
     seed: int = 0
+    complaint: str = ""
 
 
 class ExecuteRequest(_Frozen):
@@ -89,16 +105,20 @@ class ExecuteRequest(_Frozen):
         problem: task and device.
         kernel: source of the parent.
         plan: the plan, as the planner wrote it.
+        edit_mode: how to answer.
         index: which of the K samples this is. Not part of the text.
         seed: of the run. Not part of the text.
+        complaint: why the previous answer to this request could not be used; empty at first.
     """
 
     role: Literal["executor"] = "executor"
     problem: ProblemFacts
     kernel: str
     plan: str
+    edit_mode: EditMode = "full"
     index: int = 0
     seed: int = 0
+    complaint: str = ""
 
 
 class FixRequest(_Frozen):
@@ -111,8 +131,10 @@ class FixRequest(_Frozen):
         plan: the plan it was meant to carry out.
         status: evaluation status.
         diagnostics: findings, errors first.
+        edit_mode: how to answer; edits refer to the kernel that failed.
         index: repair round, from 0. Not part of the text.
         seed: of the run. Not part of the text.
+        complaint: why the previous answer to this request could not be used; empty at first.
     """
 
     role: Literal["fixer"] = "fixer"
@@ -122,8 +144,10 @@ class FixRequest(_Frozen):
     plan: str
     status: str
     diagnostics: tuple[Diagnostic, ...]
+    edit_mode: EditMode = "full"
     index: int = 0
     seed: int = 0
+    complaint: str = ""
 
 
 class SummarizeRequest(_Frozen):
@@ -136,6 +160,7 @@ class SummarizeRequest(_Frozen):
         speedup: slow latency / fast latency.
         moved: counters that changed, `name: before -> after` lines.
         seed: of the run. Not part of the text.
+        complaint: why the previous answer to this request could not be used; empty at first.
     """
 
     role: Literal["summarizer"] = "summarizer"
@@ -145,6 +170,7 @@ class SummarizeRequest(_Frozen):
     speedup: float
     moved: tuple[str, ...] = ()
     seed: int = 0
+    complaint: str = ""
 
 
 AgentRequest = Annotated[

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from accelopt.config import RunConfig
 from accelopt.errors import AcceloptError, SchemaVersionError, StoreError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 RunStatus = Literal["created", "running", "interrupted", "stopped", "finished", "failed"]
 
 
@@ -33,6 +33,12 @@ class RunFile(BaseModel):
     best_latency_us: float | None = None
     message: str = ""
     result: dict[str, Any] | None = None
+    elapsed_s: float = 0.0
+    """Wall time of all its sessions."""
+    forked_from: str = ""
+    """Run that this one began as a copy of."""
+    forked_at: int | None = None
+    """Iteration after which the two part."""
 
 
 class RunSummary(BaseModel):

@@ -39,7 +39,9 @@ class RunRecords:
         """Keep a candidate, and its source as `kernels/<id>.py` for people."""
         self.journal.put_record("candidate", candidate.id, candidate.model_dump_json())
         try:
-            write_atomic(self.path / "kernels" / f"{candidate.id}.py", candidate.source.text)
+            # The journal has it for good; this copy is for people.
+            path = self.path / "kernels" / f"{candidate.id}.py"
+            write_atomic(path, candidate.source.text, durable=False)
         except OSError as error:
             raise StoreError(f"can't write to {self.path}: {error.strerror}") from error
 

@@ -9,6 +9,7 @@
     events.jsonl        what happened, in order
     kernels/<id>.py     every candidate
     best.py             the result
+    prices.json         what the models cost when the run was started or resumed
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ import json
 import re
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from accelopt.config import RunConfig
 from accelopt.errors import AcceloptError, StoreError
 from accelopt.files import locked, write_atomic
+from accelopt.prices import Price, PriceTable
 from accelopt.run_file import (
     SCHEMA_VERSION,
     RunFile,
@@ -54,10 +56,27 @@ class RunStore(RunRecords):
         self._file = file
         self._lock = threading.Lock()
         self._events_lock = threading.Lock()
+        self._events_file: TextIO | None = None
 
     @classmethod
-    def create(cls, runs_dir: Path, config: RunConfig, task_name: str) -> RunStore:
+    def create(
+        cls,
+        runs_dir: Path,
+        config: RunConfig,
+        task_name: str,
+        *,
+        run_id: str = "",
+        forked_from: str = "",
+        forked_at: int | None = None,
+    ) -> RunStore:
         """Make a new run folder in `runs_dir`.
+
+        Args:
+            runs_dir: where.
+            config: what is asked for.
+            task_name: name of the task.
+            run_id: name of the folder; by default a new one, of the date and the task.
+            forked_from, forked_at: of a fork: its parent, and the last common iteration.
 
         Raises:
             StoreError: the folder can't be made.
@@ -67,7 +86,11 @@ class RunStore(RunRecords):
         stem = f"{now:%Y%m%d-%H%M%S}-{short or 'kernel'}"
         try:
             runs_dir.mkdir(parents=True, exist_ok=True)
-            path = _new_folder(runs_dir, stem)
+            if run_id:
+                path = runs_dir / run_id
+                path.mkdir()
+            else:
+                path = _new_folder(runs_dir, stem)
             (path / "kernels").mkdir()
             write_atomic(path / "run.toml", config.to_toml())
         except OSError as error:
@@ -79,6 +102,8 @@ class RunStore(RunRecords):
             backend=config.backend,
             status="created",
             created=now.isoformat(timespec="seconds"),
+            forked_from=forked_from,
+            forked_at=forked_at,
         )
         store = cls(path, config, file)
         store._save()
@@ -148,6 +173,21 @@ class RunStore(RunRecords):
         return status
 
     @property
+    def elapsed_s(self) -> float:
+        """Wall time of its sessions so far, as far as it was written down."""
+        return self._file.elapsed_s
+
+    @property
+    def forked_from(self) -> str:
+        """The run that this one began as a copy of; empty for none."""
+        return self._file.forked_from
+
+    @property
+    def forked_at(self) -> int | None:
+        """The iteration after which it went its own way; None when it is no fork."""
+        return self._file.forked_at
+
+    @property
     def result(self) -> dict[str, Any] | None:
         """The run's result as it was saved; None before it has one."""
         return self._file.result
@@ -170,7 +210,8 @@ class RunStore(RunRecords):
     def update(self, **changes: Any) -> None:
         """Change fields of run.json (`status`, `iterations_done`, `best`, `result`, ...)."""
         with self._lock:
-            self._file = RunFile.model_validate(self._file.model_dump() | changes)
+            known = self._file.model_dump() | {"schema_version": SCHEMA_VERSION}
+            self._file = RunFile.model_validate(known | changes)
             self._save()
 
     def _save(self) -> None:
@@ -202,6 +243,30 @@ class RunStore(RunRecords):
             message=file.message,
         )
 
+    def reconfigure(self, config: RunConfig) -> None:
+        """Go on with other settings.
+
+        Raises:
+            StoreError: they can't be written.
+        """
+        try:
+            write_atomic(self.path / "run.toml", config.to_toml())
+        except OSError as error:
+            raise StoreError(f"can't write to {self.path}: {error.strerror}") from error
+        self.config = config
+
+    def save_prices(self, table: PriceTable, prices: Mapping[str, Price | None]) -> None:
+        """Keep the prices that the run is counted with, as `prices.json`."""
+        data = {
+            "as_of": table.as_of,
+            "source": table.source,
+            "usd_per_million_tokens": {
+                label: None if price is None else price.model_dump()
+                for label, price in prices.items()
+            },
+        }
+        write_atomic(self.path / "prices.json", json.dumps(data, indent=2) + "\n")
+
     def write_best(self, text: str) -> None:
         """Write `best.py`."""
         write_atomic(self.best_path, text)
@@ -209,8 +274,20 @@ class RunStore(RunRecords):
     def append_event(self, event: Any) -> None:
         """Append one event to `events.jsonl`."""
         line = json.dumps(event, ensure_ascii=False, allow_nan=False, default=str)
-        with self._events_lock, self.events_path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        with self._events_lock:
+            if self._events_file is None:
+                self._events_file = self.events_path.open("a", encoding="utf-8")
+            # One write per line, so that a reader never sees a part of one.
+            self._events_file.write(line + "\n")
+            self._events_file.flush()
+
+    def close(self) -> None:
+        """Close all files; safe to call twice. The next use opens them again."""
+        with self._events_lock:
+            if self._events_file is not None:
+                self._events_file.close()
+                self._events_file = None
+        super().close()
 
     def events(self) -> list[dict[str, Any]]:
         """All events so far; a line that was cut off by a crash is left out."""

@@ -18,6 +18,7 @@ class Contender:
         plan: id of its plan; empty for the baseline.
         latency_us: of a correct kernel; None for any other, which is never selected.
         source_hash: normalized source hash.
+        trace_hash: hash of its trace; empty when there is none.
     """
 
     id: str
@@ -25,6 +26,7 @@ class Contender:
     plan: str = ""
     latency_us: float | None
     source_hash: str
+    trace_hash: str = ""
 
 
 def representatives(children: Iterable[Contender]) -> list[Contender]:
@@ -73,9 +75,11 @@ def select_beam(
     beam: list[Contender] = []
     seen: set[str] = set()
     for contender in ranked:
-        if contender.source_hash not in seen:
-            seen.add(contender.source_hash)
+        # Two texts may be one program, and two programs may give one trace.
+        marks = {contender.source_hash, contender.trace_hash} - {""}
+        if not marks & seen:
             beam.append(contender)
+        seen |= marks
     return beam[:width] or [best]
 
 

@@ -35,3 +35,19 @@ def retrieval_slot(iteration: int, parent: int) -> str:
 def slot_key(slot: str) -> tuple[int, ...]:
     """Sort key that orders slots by their numbers, not by their text; the baseline comes first."""
     return tuple(int(number) for number in re.findall(r"\d+", slot))
+
+
+def reask_slot(slot: str, number: int) -> str:
+    """Slot of the same question asked again, since an answer could not be used; counts from 1."""
+    return f"{slot}-r{number}"
+
+
+def iteration_of(slot: str) -> int:
+    """The iteration of a slot, a lesson or a state record; 0 for anything else."""
+    found = re.match(r"(?:.*/)?i(\d+)(?:-|\Z)", slot)
+    return int(found.group(1)) if found else 0
+
+
+def state_slot(iteration: int) -> str:
+    """Id of the record of where the search stood after an iteration; 0: before the first."""
+    return f"i{iteration}"

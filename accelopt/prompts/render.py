@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from accelopt.errors import ConfigError
 from accelopt.evaluation import Diagnostic
-from accelopt.kernel import Dialect
-from accelopt.prompts.template import load_template, load_text
+from accelopt.prompts.template import fill_text, load_template
 from accelopt.replies import NO_OPTIMIZATION
 from accelopt.requests import (
+    EditMode,
     ExecuteRequest,
     FixRequest,
     OfferedExperience,
@@ -22,11 +21,6 @@ from accelopt.requests import (
 )
 
 Request = PlanRequest | ExecuteRequest | FixRequest | SummarizeRequest
-
-_RULES = {
-    Dialect.NEURONXCC_NKI.value: "rules_neuronxcc_nki.md",
-    Dialect.NKI.value: "rules_nki.md",
-}
 
 
 @dataclass(frozen=True)
@@ -46,7 +40,7 @@ def render(request: Request) -> RenderedPrompt:
     """The text of a request. Equal requests up to `index` and `seed` give equal texts.
 
     Raises:
-        ConfigError: a template is damaged, or the dialect is unknown.
+        ConfigError: a template is damaged.
     """
     match request:
         case PlanRequest():
@@ -58,17 +52,18 @@ def render(request: Request) -> RenderedPrompt:
         case SummarizeRequest():
             values = _summarizer(request)
     template = load_template(f"{request.role}.md", frozenset(values))
-    return RenderedPrompt(*template.fill(values))
+    system, user = template.fill(values)
+    if request.complaint:
+        user += "\n\n" + fill_text("complaint.md", {"complaint": request.complaint.strip()})
+    return RenderedPrompt(system, user)
 
 
 def _planner(request: PlanRequest) -> dict[str, str]:
     facts = (f"line {line}: {fact}" for line, fact in sorted(request.line_facts.items()))
-    return _device(request.problem) | {
-        "nki_facts": load_text("nki_facts.md"),
-        "profile_glossary": load_text("profile_glossary.md"),
+    return _problem(request.problem) | {
+        "profile_glossary": _lines(_glossary(request), "Nothing is known about the counters."),
         "experiences": _lessons(request.experiences),
-        "reference_source": request.problem.reference_source.strip("\n"),
-        "kernel": request.kernel.strip("\n"),
+        "kernel": request.kernel.rstrip("\n"),
         "latency_us": repr(request.latency_us),
         "profile": _lines(request.profile, "No counters were reported."),
         "bottleneck": request.bottleneck or "Not known.",
@@ -79,9 +74,13 @@ def _planner(request: PlanRequest) -> dict[str, str]:
 
 def _executor(request: ExecuteRequest) -> dict[str, str]:
     return (
-        _device(request.problem)
-        | _coding(request.problem)
-        | {"kernel": request.kernel.strip("\n"), "plan": request.plan.strip()}
+        _problem(request.problem)
+        | _judgement(request.problem)
+        | {
+            "kernel": request.kernel.rstrip("\n"),
+            "plan": request.plan.strip(),
+            "answer": _answer(request.edit_mode, "the kernel to start from"),
+        }
     )
 
 
@@ -93,55 +92,73 @@ def _fixer(request: FixRequest) -> dict[str, str]:
         "failing kernel",
         lineterm="",
     )
+    source = request.kernel.replace("\r\n", "\n").split("\n")
+    findings = (_finding(finding, source) for finding in request.diagnostics)
     return (
-        _device(request.problem)
-        | _coding(request.problem)
+        _problem(request.problem)
+        | _judgement(request.problem)
         | {
-            "kernel": request.kernel.strip("\n"),
-            "parent": request.parent.strip("\n"),
+            "kernel": request.kernel.rstrip("\n"),
+            "parent": request.parent.rstrip("\n"),
             "plan": request.plan.strip(),
             "diff": _lines(diff, "(nothing)"),
             "status": request.status,
-            "diagnostics": _lines(map(_finding, request.diagnostics), "No details are known."),
+            "diagnostics": _lines(findings, "No details are known."),
+            "answer": _answer(request.edit_mode, "the kernel that failed"),
         }
     )
 
 
 def _summarizer(request: SummarizeRequest) -> dict[str, str]:
     return {
-        "dialect": request.problem.dialect,
-        "device": request.problem.device,
+        **_names(request.problem),
         "no_optimization": NO_OPTIMIZATION,
-        "slow": request.slow.strip("\n"),
-        "fast": request.fast.strip("\n"),
+        "slow": request.slow.rstrip("\n"),
+        "fast": request.fast.rstrip("\n"),
         "speedup": f"{request.speedup:.4g}",
         "moved": _lines(request.moved, "None were reported."),
     }
 
 
-def _device(problem: ProblemFacts) -> dict[str, str]:
+def _names(problem: ProblemFacts) -> dict[str, str]:
     return {
-        "dialect": problem.dialect,
         "device": problem.device,
-        "device_facts": _lines(problem.device_facts, "Not known."),
+        "language": problem.language or f"the dialect `{problem.dialect}`",
     }
 
 
-def _coding(problem: ProblemFacts) -> dict[str, str]:
-    if problem.dialect not in _RULES:
-        raise ConfigError(
-            f"there are no coding rules for the dialect {problem.dialect!r}",
-            hint=f"one of {', '.join(_RULES)}",
-        )
+def _problem(problem: ProblemFacts) -> dict[str, str]:
+    return _names(problem) | {
+        "api_notes": problem.api_notes.strip() or "Nothing else is known about the language.",
+        "device_facts": _lines((f"- {fact}" for fact in problem.device_facts), "Not known."),
+        "reference_source": problem.reference_source.strip("\n"),
+        "entry": problem.entry,
+    }
+
+
+def _judgement(problem: ProblemFacts) -> dict[str, str]:
     numbered = (f"{number}. {line}" for number, line in enumerate(problem.arguments, start=1))
     return {
-        "nki_facts": load_text("nki_facts.md"),
-        "dialect_rules": load_text(_RULES[problem.dialect]),
-        "reference_source": problem.reference_source.strip("\n"),
         "arguments": _lines(numbered, "No arguments."),
         "output_shape": str(tuple(problem.output_shape)),
         "tolerance": repr(problem.relative_l2_tolerance),
     }
+
+
+def _answer(mode: EditMode, edited_kernel: str) -> str:
+    if mode == "full":
+        return fill_text("answer_full.md", {})
+    return fill_text("answer_edits.md", {"edited_kernel": edited_kernel})
+
+
+def _glossary(request: PlanRequest) -> Iterator[str]:
+    """The entries about counters of this profile."""
+    reported = {"latency_us"} | {line.partition(":")[0].strip() for line in request.profile}
+    for line in request.problem.profile_glossary:
+        counters, _, meaning = line.partition(":")
+        names = [name for name in map(str.strip, counters.split(",")) if name in reported]
+        if names:
+            yield f"- {', '.join(names)}: {meaning.strip()}"
 
 
 def _lessons(experiences: Iterable[OfferedExperience]) -> str:
@@ -152,7 +169,7 @@ def _lessons(experiences: Iterable[OfferedExperience]) -> str:
     return "\n\n".join(texts) or "None yet."
 
 
-def _finding(finding: Diagnostic) -> str:
+def _finding(finding: Diagnostic, source: list[str]) -> str:
     where = "" if finding.line is None else f" (line {finding.line}"
     if finding.line is not None:
         where += ")" if finding.column is None else f", column {finding.column})"
@@ -161,6 +178,8 @@ def _finding(finding: Diagnostic) -> str:
         text += f"; asked for {finding.required}"
     if finding.limit is not None:
         text += f"; allowed {finding.limit}"
+    if finding.line is not None and 1 <= finding.line <= len(source):
+        text += f"\n  {finding.line} | {source[finding.line - 1]}"
     return f"{text}\n  hint: {finding.hint}" if finding.hint else text
 
 

@@ -12,6 +12,7 @@ from accelopt.errors import ConfigError
 
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_FOLDER = resources.files("accelopt.prompts")
 _SYSTEM, _USER = "<!-- system -->", "<!-- user -->"
 
 
@@ -39,7 +40,7 @@ class Template:
     @property
     def placeholders(self) -> frozenset[str]:
         """Names of all placeholders."""
-        return frozenset(_PLACEHOLDER.findall(self.system + self.user))
+        return text_placeholders(self.system + self.user)
 
     def fill(self, values: Mapping[str, str]) -> tuple[str, str]:
         """The system and the user text. Values go in as they are, braces included.
@@ -68,10 +69,19 @@ def load_text(name: str) -> str:
     Raises:
         ConfigError: it holds a placeholder, which nobody would fill.
     """
-    text = _read(name).strip()
+    text = packaged_text(name).strip()
     if _PLACEHOLDER.search(text):
         raise ConfigError(f"prompt text {name} must not hold placeholders")
     return text
+
+
+def fill_text(name: str, values: Mapping[str, str]) -> str:
+    """The text of a package file with its placeholders filled.
+
+    Raises:
+        ConfigError: a placeholder has no value, or a value has no placeholder.
+    """
+    return Template(name, "", packaged_text(name).strip()).fill(values)[1]
 
 
 @cache
@@ -85,7 +95,7 @@ def load_template(name: str, expected: frozenset[str]) -> Template:
     Raises:
         ConfigError: its placeholders are not the expected ones, or it has no system and user part.
     """
-    template = parse_template(name, _read(name))
+    template = packaged_template(name)
     missing = sorted(expected - template.placeholders)
     unknown = sorted(template.placeholders - expected)
     if missing or unknown:
@@ -93,6 +103,15 @@ def load_template(name: str, expected: frozenset[str]) -> Template:
             f"prompt {name}: missing placeholders {missing}, unknown placeholders {unknown}"
         )
     return template
+
+
+def packaged_template(name: str) -> Template:
+    """The template in a package file, whatever its placeholders.
+
+    Raises:
+        ConfigError: it has no system and user part, or a misspelt placeholder.
+    """
+    return parse_template(name, packaged_text(name))
 
 
 def parse_template(name: str, text: str) -> Template:
@@ -107,5 +126,16 @@ def parse_template(name: str, text: str) -> Template:
     return Template(name, system.strip(), user.strip())
 
 
-def _read(name: str) -> str:
-    return resources.files("accelopt.prompts").joinpath(name).read_text(encoding="utf-8")
+def packaged_text(name: str) -> str:
+    """A package file as it stands."""
+    return _FOLDER.joinpath(name).read_text(encoding="utf-8")
+
+
+def packaged_names() -> list[str]:
+    """Names of the package files: one template per agent, and the texts that go into them."""
+    return sorted(file.name for file in _FOLDER.iterdir() if file.name.endswith(".md"))
+
+
+def text_placeholders(text: str) -> frozenset[str]:
+    """Names of the placeholders in a text."""
+    return frozenset(_PLACEHOLDER.findall(text))

@@ -53,7 +53,8 @@ class DummyBackend(Backend):
         delay_s: seconds that every call takes.
 
     Attributes:
-        evaluated: texts that were evaluated in full, in the order of arrival.
+        evaluated: texts whose numbers were compared, in the order of arrival.
+        seeds_tried: the seeds of each of these comparisons.
         most_at_once: the most calls that ran at the same time.
     """
 
@@ -70,6 +71,7 @@ class DummyBackend(Backend):
     def __init__(self, delay_s: float = 0.0) -> None:
         super().__init__()
         self.evaluated: list[str] = []
+        self.seeds_tried: list[tuple[int, ...]] = []
         self.most_at_once = 0
         self._delay_s = delay_s
         self._running = 0
@@ -87,6 +89,7 @@ class DummyBackend(Backend):
             self.most_at_once = max(self.most_at_once, self._running)
             if Stage.CORRECTNESS in stages:
                 self.evaluated.append(source.text)
+                self.seeds_tried.append(seeds)
         try:
             if self._delay_s:
                 time.sleep(self._delay_s)

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from pydantic import BaseModel, ConfigDict
+
 from accelopt import slots
 from accelopt.candidate import Candidate
+from accelopt.errors import ReplyFormatError
 from accelopt.evaluation import Diagnostic, Evaluation, EvaluationStatus
 from accelopt.kernel import KernelSource
+from accelopt.normalize import normalized_hash
+from accelopt.replies import ExtractedKernel
+from accelopt_graphs.chat import reason_of
 from accelopt_graphs.context import RunContext
 from accelopt_graphs.state import AttemptInput
 
 _DRAFT = "draft"
+
+
+class Draft(BaseModel):
+    """A source that is about to be judged.
+
+    Attributes:
+        source: the kernel.
+        notes: what is worth knowing of how it was read from the reply.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: KernelSource
+    notes: tuple[str, ...] = ()
 
 
 def attempt_slot(state: AttemptInput) -> str:
@@ -17,24 +37,42 @@ def attempt_slot(state: AttemptInput) -> str:
     return slots.sample_slot(state["plan"], state["sample"])
 
 
-def save_draft(run: RunContext, slot: str, round_: int, text: str) -> None:
+def save_draft(run: RunContext, slot: str, round_: int, found: ExtractedKernel) -> None:
     """Keep a source that is about to be judged."""
-    source = run.task.baseline.model_copy(update={"text": text, "filename": f"{slot}.py"})
-    run.store.journal.put_record(_DRAFT, f"{slot}-f{round_}", source.model_dump_json())
+    source = run.task.baseline.model_copy(update={"text": found.source, "filename": f"{slot}.py"})
+    notes = found.notes
+    if found.renamed_from:
+        notes = (*notes, f"the kernel was called {found.renamed_from!r} in the reply")
+    draft = Draft(source=source, notes=notes)
+    run.store.journal.put_record(_DRAFT, f"{slot}-f{round_}", draft.model_dump_json())
 
 
-def load_draft(run: RunContext, slot: str, round_: int) -> KernelSource:
+def load_draft(run: RunContext, slot: str, round_: int) -> Draft:
     """The source of a round; round 0 is the executor's."""
     text = run.store.journal.record(_DRAFT, f"{slot}-f{round_}")
     if text is None:
         raise LookupError(f"no source was kept for {slot}, round {round_}")
-    return KernelSource.model_validate_json(text)
+    return Draft.model_validate_json(text)
 
 
-def without_kernel(run: RunContext, state: AttemptInput, rule: str, message: str) -> Candidate:
+def was_tried(run: RunContext, slot: str, rounds: int, text: str) -> bool:
+    """Whether an earlier round of the attempt has had the same program."""
+    program = normalized_hash(text)
+    earlier = (load_draft(run, slot, round_).source.text for round_ in range(rounds + 1))
+    return any(normalized_hash(known) == program for known in earlier)
+
+
+def without_kernel(
+    run: RunContext, state: AttemptInput, error: ReplyFormatError | Exception
+) -> Candidate:
     """The record of an attempt that gave no kernel: a failed attempt, not a failed run."""
     slot = attempt_slot(state)
     source = run.task.baseline.model_copy(update={"text": "", "filename": f"{slot}.py"})
+    message = getattr(error, "message", "") or str(error)
+    if isinstance(error, ReplyFormatError):
+        finding = Diagnostic(rule="reply_format", message=message, hint=reason_of(error))
+    else:
+        finding = Diagnostic(rule="model_call", message=message)
     return Candidate(
         id=slot,
         iteration=state["iteration"],
@@ -47,6 +85,6 @@ def without_kernel(run: RunContext, state: AttemptInput, rule: str, message: str
             task=run.task.name,
             backend=run.backend.name,
             source_sha256=source.sha256,
-            diagnostics=(Diagnostic(rule=rule, message=message),),
+            diagnostics=(finding,),
         ),
     )

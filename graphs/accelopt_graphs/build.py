@@ -77,7 +77,7 @@ def build_graph(
     graph.add_node("summarizer", summarizer, input_schema=SummaryInput)
     graph.add_node("memory", memory)
     graph.add_node("beam_selection", beam_selection)
-    graph.add_edge(START, "baseline")
+    graph.add_conditional_edges(START, routing.from_start_to("recall"), ["baseline", "recall"])
     graph.add_edge("baseline", "recall")
     graph.add_conditional_edges("recall", routing.to_planners, ["planner"])
     graph.add_edge("planner", "dispatch")

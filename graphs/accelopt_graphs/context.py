@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from accelopt.backend import Backend
+from accelopt.budget import Budget
 from accelopt.candidate import Candidate
 from accelopt.config import RunConfig
 from accelopt.device import percent_of_peak
+from accelopt.errors import BudgetExhaustedError
 from accelopt.evaluation_pool import EvaluationPool
 from accelopt.kernel import KernelTask
 from accelopt.normalize import normalized_hash
@@ -17,6 +19,7 @@ from accelopt.requests import ProblemFacts
 from accelopt.run_store import RunStore
 from accelopt_graphs.chat import ChatCaller
 from accelopt_graphs.event_hub import EventHub
+from accelopt_graphs.recorded import RecordedAnswers
 from accelopt_graphs.run_memory import RunMemory
 from accelopt_graphs.state import CandidateRef
 from accelopt_graphs.stopping import RunStoppedError, StopSignal
@@ -35,12 +38,20 @@ class RunContext:
     memory: RunMemory
     events: EventHub
     stop: StopSignal
+    budget: Budget
     problem: ProblemFacts
+    recorded: RecordedAnswers | None = None
+    """Replay: where the answers come from."""
 
     @contextmanager
-    def guard(self) -> Iterator[None]:
-        """Around a node: refuse to start when the run is to end, and end the run when it breaks."""
-        self.stop.check()
+    def guard(self, *, without_budget: bool = False) -> Iterator[None]:
+        """Around a node: refuse to start when the run is to end, and end the run when it breaks.
+
+        Args:
+            without_budget: the node may start although the budget is used up.
+        """
+        if not (without_budget and isinstance(self.stop.error, BudgetExhaustedError)):
+            self.stop.check()
         try:
             yield
         except RunStoppedError:
@@ -56,32 +67,16 @@ class RunContext:
         return percent_of_peak(latency_us, self.task.work, self.backend.device)
 
 
-def problem_facts(task: KernelTask, backend: Backend) -> ProblemFacts:
-    """What every agent is told about the task and the device."""
-    device = backend.device
-    facts = device.model_dump(exclude={"name", "title", "sources"})
-    return ProblemFacts(
-        task=task.name,
-        device=device.title,
-        dialect=task.baseline.dialect.value,
-        reference_source=task.reference_source,
-        arguments=tuple(
-            f"{argument.shape} {argument.dtype}" if argument.value is None else repr(argument.value)
-            for argument in task.arguments
-        ),
-        output_shape=task.output_shape,
-        relative_l2_tolerance=task.relative_l2_tolerance,
-        device_facts=tuple(f"{name}: {value}" for name, value in facts.items()),
-    )
-
-
 def candidate_ref(candidate: Candidate) -> CandidateRef:
     """A candidate in numbers."""
+    evaluation = candidate.evaluation
     return CandidateRef(
         id=candidate.id,
         parent=candidate.parent,
         plan=candidate.plan,
         latency_us=candidate.latency_us,
+        screened_us=evaluation.latency_us if evaluation.right_so_far else None,
         source_hash=normalized_hash(candidate.source.text),
-        status=candidate.evaluation.status.value,
+        trace_hash=evaluation.trace_hash,
+        status=evaluation.status.value,
     )

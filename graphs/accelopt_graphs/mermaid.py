@@ -1,10 +1,13 @@
-"""Draws the search graph."""
+"""Draws a search graph."""
 
 from __future__ import annotations
 
-from accelopt_graphs.build import build_graph
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from langgraph.graph import StateGraph
 
 
-def mermaid() -> str:
-    """The graph as Mermaid text, the inner graph expanded."""
-    return build_graph().compile(name="optimize").get_graph(xray=True).draw_mermaid()
+def draw(graph: StateGraph[Any, Any, Any, Any], name: str) -> str:
+    """The graph as Mermaid text, inner graphs expanded."""
+    return graph.compile(name=name).get_graph(xray=True).draw_mermaid()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from accelopt.errors import ConfigError
 from accelopt.models import ModelSettings
+from accelopt.secrets import api_key
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 _KEY = "OPENAI_API_KEY"
 _BASE_URLS = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
+_OPENAI_HOST = "api.openai.com"
 _NO_KEY = "none"
 
 
@@ -45,31 +48,41 @@ class OpenAIModels:
         base_url = settings.base_url or next(
             (url for variable in _BASE_URLS if (url := os.environ.get(variable))), None
         )
-        key = os.environ.get(_KEY) or (_NO_KEY if base_url else "")
+        key = api_key(_KEY, base_url) or (_NO_KEY if base_url else "")
         if not key:
             raise ConfigError(
                 f"model openai:{name} needs a key",
                 hint=f"set {_KEY}, or give --base-url for a server without keys",
             )
         # The client's import is slow, and an offline run never needs it.
-        from langchain_openai import ChatOpenAI
         from pydantic import SecretStr
 
-        options: dict[str, Any] = {}
-        if settings.temperature is not None:
-            options["temperature"] = settings.temperature
-        if settings.max_output_tokens is not None:
-            options["max_completion_tokens"] = settings.max_output_tokens
-        if base_url is not None:
-            options["base_url"] = base_url
-            # Servers that are not OpenAI's own speak the chat completions protocol only.
-            options["use_responses_api"] = False
+        from accelopt_graphs.compatible_chat import CompatibleChat
+
         # No sampling seed: N plans come from one prompt and must be able to differ. No retries
         # either: the caller retries, so that a stop is noticed while it waits.
-        return ChatOpenAI(
+        return CompatibleChat(
             model=name,
             api_key=SecretStr(key),
             timeout=settings.timeout_s,
             max_retries=0,
-            **options,
+            **_options(settings, base_url),
         )
+
+
+def _options(settings: ModelSettings, base_url: str | None) -> dict[str, Any]:
+    # None is said out loud: left out, LangChain sets a temperature for models called o1.
+    options: dict[str, Any] = {"temperature": settings.temperature}
+    if settings.max_output_tokens is not None:
+        options["max_completion_tokens"] = settings.max_output_tokens
+    if settings.reasoning_effort:
+        options["reasoning_effort"] = settings.reasoning_effort
+    if settings.stream:
+        # Asked for by name, since LangChain leaves the token counts out for servers of others.
+        options |= {"streaming": True, "stream_usage": True}
+    if base_url is not None:
+        options["base_url"] = base_url
+        if urlsplit(base_url).hostname != _OPENAI_HOST:
+            # Others speak the chat completions protocol only, many of them its older dialect.
+            options |= {"use_responses_api": False, "old_token_limit": True}
+    return options

@@ -1,8 +1,9 @@
-"""Registers the graph, the OpenAI-compatible models and the local embedder."""
+"""Registers the graphs, the OpenAI-compatible models and the local embedder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from accelopt.hookspecs import hookimpl
@@ -11,29 +12,50 @@ if TYPE_CHECKING:
     from accelopt.embedder import Embedder
     from accelopt.graphs import GraphProvider, RunResult, RunServices
     from accelopt.models import ChatModelProvider
+    from accelopt_graphs.provider import SearchGraph
 
 
 class _LazyGraph:
-    """The optimize graph; its library is imported when it is drawn or run."""
+    """A graph whose library is imported when it is drawn or run."""
 
-    name = "optimize"
-    description = "beam search with planner, executor, fixer, summarizer and optimization memory"
+    def __init__(self, name: str, description: str, module: str, build: str) -> None:
+        self.name = name
+        self.description = description
+        self._module = module
+        self._build = build
 
     def mermaid(self) -> str:
-        from accelopt_graphs.provider import OptimizeGraph
-
-        return OptimizeGraph().mermaid()
+        return self._graph().mermaid()
 
     def run(self, services: RunServices) -> RunResult:
-        from accelopt_graphs.provider import OptimizeGraph
+        return self._graph().run(services)
 
-        return OptimizeGraph().run(services)
+    def _graph(self) -> SearchGraph:
+        from accelopt_graphs.provider import SearchGraph
+
+        build = getattr(import_module(self._module), self._build)
+        return SearchGraph(self.name, self.description, build)
 
 
 @hookimpl
 def register_graphs(register: Callable[[GraphProvider], None]) -> None:
-    """The `optimize` graph."""
-    register(_LazyGraph())
+    """The paper's loop, and what it has to beat."""
+    register(
+        _LazyGraph(
+            "optimize",
+            "beam search with planner, executor, fixer, summarizer and optimization memory",
+            "accelopt_graphs.build",
+            "build_graph",
+        )
+    )
+    register(
+        _LazyGraph(
+            "best-of-n",
+            "T rounds of N plans and K kernels each, all of the baseline: no beam, no memory",
+            "accelopt_graphs.best_of_n",
+            "build_best_of_n",
+        )
+    )
 
 
 @hookimpl

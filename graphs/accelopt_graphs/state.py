@@ -13,8 +13,13 @@ class CandidateRef(TypedDict):
     plan: str
     latency_us: float | None
     """None unless it is correct."""
+    screened_us: float | None
+    """Latency of a kernel that is right as far as it was compared; decides what a plan stands for
+    in curation, and nothing else."""
     source_hash: str
     """Normalized."""
+    trace_hash: str
+    """Empty when there is none."""
     status: str
 
 
@@ -24,6 +29,14 @@ class PlanRef(TypedDict):
     id: str
     parent: str
     """Id of the candidate it is for."""
+
+
+class TriedRef(TypedDict):
+    """A plan that was tried, and what came of it."""
+
+    plan: str
+    outcome: str
+    """In a few words: the best speedup of its kernels, or why they failed."""
 
 
 class PairRef(TypedDict):
@@ -74,8 +87,8 @@ class SearchState(TypedDict, total=False):
     """Ids of the lessons the run's memory holds, oldest first."""
     forgotten: list[str]
     """Ids of the run's lessons that its memory has dropped."""
-    tried: dict[str, list[str]]
-    """Candidate id -> ids of the plans that were tried on it."""
+    tried: dict[str, list[TriedRef]]
+    """Candidate id -> the plans that were tried on it."""
 
 
 class PlannerInput(TypedDict):
@@ -85,7 +98,7 @@ class PlannerInput(TypedDict):
     parent_index: int
     parent: str
     index: int
-    tried: list[str]
+    tried: list[TriedRef]
 
 
 class SummaryInput(TypedDict):
@@ -102,6 +115,10 @@ class AttemptInput(TypedDict):
     parent: str
     plan: str
     sample: int
+    bar_us: float | None
+    """Latency below which a kernel may enter the beam; None: any may."""
+    learns: bool
+    """Whether lessons are made of its slow-fast pairs."""
 
 
 class AttemptState(AttemptInput, total=False):

@@ -6,7 +6,8 @@ from accelopt import slots
 from accelopt.candidate import Candidate, speedup
 from accelopt_graphs.context import RunContext
 
-_VERIFICATION = "verification"
+VERIFICATION = "verification"
+"""Kind of the records of second traces."""
 
 
 def verified_best(run: RunContext) -> Candidate:
@@ -32,10 +33,10 @@ def verified_best(run: RunContext) -> Candidate:
 def _traces_again(run: RunContext, candidate: Candidate) -> bool:
     if not candidate.evaluation.trace_hash:
         return True
-    known = run.store.journal.record(_VERIFICATION, candidate.id)
+    known = run.store.journal.record(VERIFICATION, candidate.id)
     if known is None:
         known = run.backend.screen(run.task, candidate.source).trace_hash
-        run.store.journal.put_record(_VERIFICATION, candidate.id, known)
+        run.store.journal.put_record(VERIFICATION, candidate.id, known)
     return known == candidate.evaluation.trace_hash
 
 

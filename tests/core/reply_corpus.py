@@ -1,7 +1,7 @@
 """Replies in the styles that models have, each with the kernel or the reason it should give.
 
-`want` is a source or a reason code. In the replies, `«K»` stands for the kernel `K`, `«H»` for a
-helper, `«U»` for a usage example, `«O»` for another version of the kernel.
+`want` is a source or a reason code. In the replies, `«K»` stands for the kernel `K`, `«B»` for its
+function alone, `«H»` for a helper, `«U»` for a usage example, `«O»` for another version of the kernel.
 """
 
 # ruff: noqa: E501
@@ -30,6 +30,11 @@ def kernel(a, b):
 O = K.replace("affine_range(4)", "sequential_range(4)")  # noqa: E741
 H = "def helper(x):\n    return 2 * x\n"
 U = 'import numpy as np\n\nx = np.ones((4, 4))\nprint("ok", kernel(x, x))\n'
+BODY = K.split("\n\n\n")[1]
+MANY = "import nki  # the package\nfrom nki import (\n    isa,\n    language as nl,\n)\n"
+LOCAL = BODY.replace(
+    "    out = nl", "    import nki\n    import nki.language as nl\n\n    out = nl", 1
+)
 RENAMED = K.replace("def kernel", "def kernel_v2")
 REASONS = frozenset(get_args(Reason))
 
@@ -43,7 +48,7 @@ class Case:
     parent: str | None = None
     style: str = "fenced"
     found: str | None = "kernel"
-    """The name that the kernel function has in the reply."""
+    """The name that the kernel function has in the reply; in `want` it has the one asked for."""
 
     @property
     def reason(self) -> str | None:
@@ -51,7 +56,7 @@ class Case:
 
 
 def _case(name: str, reply: str, want: str = K, **more: object) -> Case:
-    for mark, text in {"«K»": K, "«O»": O, "«H»": H, "«U»": U, "«R»": RENAMED}.items():
+    for mark, text in {"«K»": K, "«B»": BODY, "«O»": O, "«H»": H, "«U»": U, "«R»": RENAMED}.items():
         reply = reply.replace(mark, text)
     return Case(name, reply, want, **more)  # type: ignore[arg-type]
 
@@ -154,19 +159,47 @@ FENCED = [
     _case("block never closed before the next", "```python\n«O»\n\n```python\n«K»```"),
     _case("refusal, then code after all", "I'm sorry, I can't test it.\n\n```python\n«K»```"),
     _case("alias", "```python\n«R»kernel = kernel_v2\n```", RENAMED + "kernel = kernel_v2\n"),
-    _case("renamed", "```python\n«R»```", RENAMED, found="kernel_v2"),
+    _case("renamed", "```python\n«R»```", K, found="kernel_v2"),
     _case(
         "renamed, uses a function of that name",
         "```python\n" + RENAMED.replace("nl.add", "nl.kernel") + "```",
-        RENAMED.replace("nl.add", "nl.kernel"),
+        K.replace("nl.add", "nl.kernel"),
         found="kernel_v2",
     ),
     _case(
         "renamed, with helpers",
         "```python\n«H»\n\n«R»```\n```\nkernel(1, 2)\n```",
-        H + "\n\n" + RENAMED,
+        H + "\n\n" + K,
         found="kernel_v2",
     ),
+    _case(
+        "renamed, called in other places",
+        "```python\n«R»\n\ndef main(kernel_v2=None):\n    return kernel_v2\n\n\nrun = [kernel_v2]\n```",
+        K + "\n\ndef main(kernel_v2=None):\n    return kernel_v2\n\n\nrun = [kernel]\n",
+        found="kernel_v2",
+    ),
+    _case(
+        "renamed, wide characters",
+        "```python\n" + RENAMED.replace("b):", 'b, ä="é"): # ü') + 'z = "é", kernel_v2\n```',
+        K.replace("b):", 'b, ä="é"): # ü') + 'z = "é", kernel\n',
+        found="kernel_v2",
+    ),
+    _case("renamed, used in an f-string", '```python\n«R»s = f"{kernel_v2}"\n```',
+          K + 's = f"{kernel}"\n', found="kernel_v2"),
+    _case("imports left out", "```python\n«B»```", parent=K),
+    _case("imports left out, some are in the function", "```python\n«B»```".replace("«B»", LOCAL),
+          "import nki\n\n\n" + LOCAL, parent=K),
+    _case("renamed, imports left out", "```python\n«B»```".replace("«B»", BODY.replace("kernel", "k2")),
+          parent=K, found="k2"),
+    _case("one import left out", "```python\nimport nki\n«B»```", K.replace(
+        "import nki\nimport nki.language as nl", "import nki.language as nl\nimport nki").replace(
+        "nki\n\n\n@", "nki\n@"), parent=K),
+    _case("imports left out, future kept", "```python\nfrom __future__ import annotations\n\n\n«B»```",
+          "from __future__ import annotations\n" + K.split("\n\n\n")[0] + "\n\n\n\n\n" + BODY, parent=K),
+    _case("imports left out, one is bound", "```python\n«B»```".replace("«B»", BODY + "nki = None\n"),
+          "import nki.language as nl\n\n\n" + BODY + "nki = None\n", parent=K),
+    _case("imports left out, several lines", "```python\n«B»```", MANY + "\n\n" + BODY,
+          parent='"""Doc."""\nimport os, sys\nimport numpy as np; x = 1\n' + MANY + BODY),
     _case("no entry asked for", "```python\n«H»```", H, entry=None, found="helper"),
     _case("no entry, several", "```\n«H»def g():\n    return 1\n```", f"{H}def g():\n    return 1\n",
           entry=None, found=None),
@@ -179,7 +212,7 @@ BARE = [
     _case("bare, reasoning before", "<think>easy</think>«K»"),
     _case("bare, chinese around", "代码如下：\n\n«K»\n这个内核把两个张量相加。"),
     _case("bare with end token", f"{ONE_LINE}<|im_end|>"),
-    _case("bare, renamed", "«R»", RENAMED, found="kernel_v2"),
+    _case("bare, renamed", "«R»", K, found="kernel_v2"),
     _case("code tag", "<code>\n«K»</code>"),
     _case("kernel tag", "Here:\n<kernel>\n«K»</kernel>\nDone."),
     _case("codellama tags", "[PYTHON]\n«K»[/PYTHON]"),
@@ -232,6 +265,17 @@ USELESS = [
         "fragment", "Change the loop:\n```python\nfor i in range(4):\n    f(i)\n```", "no_function"
     ),
     _case("only helpers", "```python\n«H»def other(x):\n    return x\n```", "no_function"),
+    _case("only a helper of the parent", "```python\n«H»```", "no_function", parent=H + K),
+    _case(
+        "renamed, calls the old one",
+        "```python\n" + RENAMED.replace("nl.add(", "kernel(") + "```",
+        "no_function",
+    ),
+    _case(
+        "renamed, another thing has the name",
+        "```python\nfrom ops import kernel\n«R»```",
+        "no_function",
+    ),
     _case("empty block", "```python\n```", "no_function"),
     _case("cut off in a line", "```python\n" + K[:-40], "truncated"),
     _case("cut off after an operator", "```python\n" + K[: K.index("nl.load")], "truncated"),
@@ -289,7 +333,7 @@ SEARCH_REPLACE = [
     _edit("usage after", f"{_SR}\n```python\n«U»```"),
     _edit("deletion", "<<<<<<< SEARCH\n@nki.jit\n=======\n>>>>>>> REPLACE", K.replace("@nki.jit\n", "")),
     _edit("renaming edit", "<<<<<<< SEARCH\ndef kernel(a, b):\n=======\ndef kernel_v2(a, b):\n"
-          ">>>>>>> REPLACE", RENAMED, found="kernel_v2"),
+          ">>>>>>> REPLACE", K, found="kernel_v2"),
     _edit("whole file", "<<<<<<< SEARCH\n=======\n«O»>>>>>>> REPLACE"),
     _edit("not found", _SR.replace("for i", "for j", 1), "edit_not_found"),
     _edit("second not found", _SR + _SR2.replace("out[i]", "o[i]", 1), "edit_not_found"),

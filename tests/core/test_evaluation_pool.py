@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from accelopt.backend import Capability
 from accelopt.evaluation import Diagnostic, Stage
 from accelopt.evaluation_pool import EvaluationPool, evaluation_key, usable_cores
 from accelopt.journal import Journal
@@ -137,3 +138,139 @@ def test_the_key_covers_all_that_a_judgement_depends_on():
 
 def test_there_is_at_least_one_core():
     assert usable_cores() >= 1
+
+
+def test_a_kernel_that_does_not_matter_is_compared_on_one_seed_and_not_found_correct(journal):
+    backend = DummyBackend()
+    with EvaluationPool(backend, TASK, journal) as pool:
+        part = pool.evaluate(source(200.0), matters=lambda latency_us: latency_us < 100)
+        assert [seed.seed for seed in part.evaluation.seeds] == [TASK.seeds[0]]
+        assert part.evaluation.untried_seeds == TASK.seeds[1:]
+        assert part.evaluation.right_so_far
+        assert not part.evaluation.correct
+        again = pool.evaluate(source(200.0), matters=lambda latency_us: latency_us < 100)
+        assert again.cached
+        # Where it matters, what was begun is completed and nothing is done twice.
+        full = pool.evaluate(source(200.0))
+    assert not full.cached
+    assert [seed.seed for seed in full.evaluation.seeds] == list(TASK.seeds)
+    assert full.evaluation.correct
+    assert backend.calls.estimate == journal.counts().evaluations == 1
+    assert backend.seeds_tried == [TASK.seeds[:1], TASK.seeds[1:]]
+
+
+def test_what_cannot_pass_the_cheap_tier_never_reaches_the_numbers(journal):
+    backend = DummyBackend()
+    with EvaluationPool(backend, TASK, journal) as pool:
+        found = pool.evaluate(source(status="constraint_violation")).evaluation
+    assert found.status == "constraint_violation"
+    assert (backend.calls.estimate, backend.calls.evaluate) == (1, 0)
+
+
+def test_a_backend_that_cannot_estimate_judges_in_one_go(journal):
+    class Device(DummyBackend):
+        capabilities = DummyBackend.capabilities - {Capability.ESTIMATE}
+
+    backend = Device()
+    with EvaluationPool(backend, TASK, journal) as pool:
+        found = pool.evaluate(source(200.0), matters=lambda latency_us: False).evaluation
+    assert found.correct
+    assert (backend.calls.estimate, backend.calls.evaluate) == (0, 1)
+
+
+class OneTrace(DummyBackend):
+    """Every kernel gives the same trace."""
+
+    def _judge(self, *arguments):
+        found = super()._judge(*arguments)
+        return found.model_copy(update={"trace_hash": "one"}) if found.trace_hash else found
+
+
+@pytest.mark.parametrize("status", ["ok", "incorrect"])
+def test_two_sources_with_one_trace_are_executed_once(journal, status):
+    backend = OneTrace()
+    with EvaluationPool(backend, TASK, journal) as pool:
+        first = pool.evaluate(source(note="a", status=status)).evaluation
+        second = pool.evaluate(source(note="b", status=status)).evaluation
+    assert first.status == second.status == status
+    assert first.seeds == second.seeds
+    assert first.source_sha256 != second.source_sha256
+    assert (backend.calls.estimate, backend.calls.evaluate) == (2, 1)
+
+
+def test_a_kernel_that_gives_another_trace_when_it_is_executed_is_rejected(journal):
+    class Shifty(DummyBackend):
+        def _judge(self, task, source, stages, seeds):
+            found = super()._judge(task, source, stages, seeds)
+            return found.model_copy(update={"trace_hash": f"{Stage.CORRECTNESS in stages}"})
+
+    with EvaluationPool(Shifty(), TASK, journal) as pool:
+        found = pool.evaluate(source()).evaluation
+    assert found.status == "rejected"
+    assert not found.correct
+    assert [finding.rule for finding in found.diagnostics] == ["trace_not_reproducible"]
+
+
+def test_runs_share_what_they_evaluated(tmp_path):
+    first, second = DummyBackend(), DummyBackend()
+    shared = tmp_path / "home" / "evaluations.sqlite"
+    found = []
+    for name, backend in (("a", first), ("b", second)):
+        journal = Journal(tmp_path / name)
+        with EvaluationPool(backend, TASK, journal, shared=shared) as pool:
+            found.append(pool.evaluate(source()))
+            assert pool.known.trouble == ""
+        assert journal.counts().evaluations == (1 if name == "a" else 0)
+        journal.close()
+    assert first.calls.evaluate == 1
+    assert second.calls.evaluate == second.calls.estimate == 0
+    assert found[1].cached
+    assert found[0].evaluation == found[1].evaluation
+
+
+def test_a_time_out_is_not_shared_but_a_wrong_kernel_is(tmp_path):
+    shared = tmp_path / "evaluations.sqlite"
+    counts = {}
+    for status in ("timeout", "incorrect"):
+        for name in ("a", "b"):
+            backend = DummyBackend()
+            journal = Journal(tmp_path / f"{status}-{name}")
+            with EvaluationPool(backend, TASK, journal, shared=shared) as pool:
+                assert pool.evaluate(source(status=status)).evaluation.status == status
+            counts[status, name] = backend.calls.evaluate
+            journal.close()
+    assert counts == {
+        ("timeout", "a"): 1,
+        ("timeout", "b"): 1,
+        ("incorrect", "a"): 1,
+        ("incorrect", "b"): 0,
+    }
+
+
+@pytest.mark.parametrize("content", [b"this is no database" * 100, None])
+def test_a_shared_cache_that_cannot_be_used_costs_nothing_but_its_help(tmp_path, journal, content):
+    shared = tmp_path / "evaluations.sqlite"
+    if content is None:
+        shared.mkdir()
+    else:
+        shared.write_bytes(content)
+    with EvaluationPool(DummyBackend(), TASK, journal, shared=shared) as pool:
+        assert "cache" in pool.known.trouble
+        assert pool.evaluate(source()).evaluation.correct
+
+
+def test_a_program_that_is_not_admitted_is_not_judged(journal):
+    class FullError(Exception):
+        pass
+
+    def refuse():
+        raise FullError
+
+    backend = DummyBackend()
+    with EvaluationPool(backend, TASK, journal) as pool:
+        pool.evaluate(source(50.0))
+    with EvaluationPool(backend, TASK, journal, admit=refuse) as pool:
+        assert pool.evaluate(source(50.0)).cached
+        with pytest.raises(FullError):
+            pool.evaluate(source(51.0))
+    assert backend.calls.estimate == 1

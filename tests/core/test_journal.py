@@ -77,7 +77,7 @@ def test_counts_add_up_and_count_each_thing_once(journal):
     for key in ("k", "k"):
         journal.record_evaluation(key, "", evaluation(1.0))
     assert journal.counts() == JournalCounts(
-        model_calls=2, evaluations=1, input_tokens=20, output_tokens=4
+        model_calls=2, evaluations=1, input_tokens=20, output_tokens=4, unpriced_calls=2
     )
 
 
@@ -93,8 +93,8 @@ def test_it_survives_being_reopened(tmp_path):
 
 
 def test_it_is_in_wal_mode_with_normal_synchronous(journal):
-    assert journal._one("PRAGMA journal_mode") == ("wal",)
-    assert journal._one("PRAGMA synchronous") == (1,)
+    assert journal._file.one("PRAGMA journal_mode") == ("wal",)
+    assert journal._file.one("PRAGMA synchronous") == (1,)
 
 
 def test_kill_9_right_after_recording_loses_nothing(tmp_path):

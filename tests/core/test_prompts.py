@@ -1,13 +1,23 @@
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
 from accelopt.errors import ConfigError
 from accelopt.evaluation import Diagnostic
+from accelopt.kernel import Dialect
+from accelopt.prompt_facts import PromptFacts, default_prompt_facts, packaged_glossary
 from accelopt.prompts import render
-from accelopt.prompts.template import Template, load_template, load_text, parse_template
+from accelopt.prompts.template import (
+    Template,
+    fill_text,
+    load_template,
+    load_text,
+    packaged_template,
+    parse_template,
+)
 from accelopt.replies import NO_OPTIMIZATION
 from accelopt.requests import (
     ExecuteRequest,
@@ -16,7 +26,9 @@ from accelopt.requests import (
     PlanRequest,
     ProblemFacts,
     SummarizeRequest,
+    parse_request,
 )
+from accelopt.testing import DummyBackend
 
 PROBLEM = ProblemFacts(
     task="silu",
@@ -26,7 +38,15 @@ PROBLEM = ProblemFacts(
     arguments=("(4096, 7168) float32", "1e-05"),
     output_shape=(4096, 7168),
     relative_l2_tolerance=2e-05,
-    device_facts=("hbm_bandwidth_bytes_per_s: 440.2e9",),
+    device_facts=("Peak HBM bandwidth: 440.2 GB/s",),
+    api_notes="API-NOTES",
+    profile_glossary=(
+        "latency_us: TIME",
+        "hbm_read_bytes, hbm_write_bytes: TRAFFIC",
+        "psum_read_bytes: PSUM-TRAFFIC",
+    ),
+    language="NKI-LANGUAGE",
+    entry="my_kernel",
 )
 PLAN = PlanRequest(
     problem=PROBLEM,
@@ -94,15 +114,19 @@ def test_prompts_hold_every_value_and_no_placeholder_is_left(request_):
         (
             PLAN,
             "KERNEL-SOURCE REFERENCE-SOURCE 123.4567890123 BOUND-BY-DMA LINE-FACT LESSON STRATEGY"
-            " TRIED-BEFORE 440.2e9 Trainium neuronxcc.nki",
+            " TRIED-BEFORE 440.2 Trainium NKI-LANGUAGE API-NOTES TRAFFIC my_kernel",
         ),
-        (EXECUTE, "KERNEL-SOURCE REFERENCE-SOURCE PLAN-TEXT 2e-05 1e-05 neuronxcc.nki 440.2e9"),
+        (
+            EXECUTE,
+            "KERNEL-SOURCE REFERENCE-SOURCE PLAN-TEXT 2e-05 1e-05 NKI-LANGUAGE API-NOTES"
+            " 440.2 my_kernel",
+        ),
         (
             FIX,
             "FAILED-SOURCE PARENT-SOURCE REFERENCE-SOURCE PLAN-TEXT RULE-ID MESSAGE 256 128 HINT"
-            " constraint_violation +FAILED-SOURCE -PARENT-SOURCE 2e-05",
+            " constraint_violation +FAILED-SOURCE -PARENT-SOURCE 2e-05 API-NOTES my_kernel",
         ),
-        (SUMMARIZE, "SLOW-SOURCE FAST-SOURCE 1.235 Trainium"),
+        (SUMMARIZE, "SLOW-SOURCE FAST-SOURCE 1.235 Trainium NKI-LANGUAGE"),
     ],
     ids=["planner", "executor", "fixer", "summarizer"],
 )
@@ -154,23 +178,135 @@ def test_a_request_without_extras_says_so():
     assert "No counters were reported." in render(bare).user
 
 
-def test_each_dialect_has_its_own_rules():
-    modern = EXECUTE.model_copy(update={"problem": PROBLEM.model_copy(update={"dialect": "nki"})})
-    assert "affine_range" in render(EXECUTE).system
-    assert "affine_range" not in render(modern).system
-    assert "shared_hbm" in render(modern).system
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda r: r.role)
+def test_rendering_what_a_message_carries_gives_the_whole_text(request_):
+    carried = json.loads(json.dumps(request_.model_dump(mode="json")))
+    assert render(parse_request(carried)) == render(request_)
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda r: r.role)
+def test_templates_name_no_device_and_no_language(request_):
+    template = packaged_template(f"{request_.role}.md")
+    assert not re.search(r"trainium|nki|aws|psum|sbuf", template.system + template.user, re.I)
+
+
+def test_the_planner_is_told_about_the_counters_of_its_profile_only():
+    system = render(PLAN).system
+    assert "- hbm_read_bytes: TRAFFIC" in system
+    assert "- latency_us: TIME" in system
+    assert "hbm_write_bytes" not in system
+    assert "PSUM-TRAFFIC" not in system
+
+
+def test_complete_files_are_asked_for_unless_edits_are():
+    for request, kernel in ((EXECUTE, "kernel to start from"), (FIX, "kernel that failed")):
+        full = render(request).user
+        edits = render(request.model_copy(update={"edit_mode": "edits"})).user
+        assert full.endswith(
+            "Answer with the complete kernel file, imports included, in one ```python code block."
+        )
+        assert "SEARCH" not in full
+        assert f"Answer with edits to the {kernel}" in edits
+        assert "complete kernel file" not in edits
+        assert "<<<<<<< SEARCH" in edits
+        assert "```diff" in edits
+        start = full.index("Answer with the complete")
+        assert edits[:start] == full[:start]
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda r: r.role)
+def test_a_complaint_ends_the_prompt(request_):
+    plain = render(request_)
+    again = render(request_.model_copy(update={"complaint": "the reply has {{no}} code block\n"}))
+    assert again.system == plain.system
+    assert again.user.startswith(plain.user)
+    added = again.user.removeprefix(plain.user)
+    assert "could not be used\n\nthe reply has {{no}} code block\n\nAnswer again" in added
+    assert len(added) < 200
+    assert again.sha256 != plain.sha256
+
+
+def test_the_fixer_sees_the_line_of_each_finding():
+    lines = [
+        Diagnostic(rule="one", message="m", line=3, hint="HINT"),
+        Diagnostic(rule="two", message="m", line=99),
+        Diagnostic(rule="three", message="m"),
+    ]
+    request = FIX.model_copy(
+        update={"kernel": "\nimport nki\n    nl.store(x)\n", "diagnostics": tuple(lines)}
+    )
+    text = render(request).user
+    assert "- error one (line 3): m\n  3 |     nl.store(x)\n  hint: HINT\n- error two" in text
+    assert "- error two (line 99): m\n- error three: m\n" in text
+
+
+def test_line_numbers_hold_for_the_kernel_as_it_is_shown():
+    request = PLAN.model_copy(update={"kernel": "\nimport nki\n"})
+    assert "```python\n\nimport nki\n```" in render(request).user
+
+
+@pytest.mark.parametrize("dialect", [dialect.value for dialect in Dialect])
+def test_a_backend_knows_its_device_and_the_packaged_rules_of_a_dialect(dialect):
+    facts = DummyBackend().prompt_facts(dialect)
+    assert "SBUF: at most 196608 bytes (192 KiB) per partition" in facts.hardware_limits
+    assert "128 partitions" in facts.api_notes
+    assert "512 float32" in facts.api_notes
+    assert "# Coding rules" in facts.api_notes
+    assert ("affine_range" in facts.api_notes) is (dialect == "neuronxcc.nki")
+    assert ("shared_hbm" in facts.api_notes) is (dialect == "nki")
+    assert f"`{dialect}`" in facts.language
+
+
+def test_hardware_figures_come_from_the_device():
+    device = DummyBackend.device.model_copy(
+        update={"num_partitions": 64, "sbuf_bytes_per_partition": 1000}
+    )
+    facts = default_prompt_facts(device, "nki")
+    assert "SBUF: at most 1000 bytes (0.9766 KiB) per partition" in facts.hardware_limits
+    assert "A tile covers at most 64 partitions." in facts.api_notes
+
+
+def test_every_counter_of_a_profile_is_explained():
+    from accelopt.evaluation import Profile
+
+    explained = [name for names in packaged_glossary() for name in names.split(", ")]
+    assert sorted(explained) == sorted(Profile.model_fields)
+
+
+def test_a_backend_may_add_to_the_facts():
+    class Chip(DummyBackend):
+        def prompt_facts(self, dialect: str) -> PromptFacts:
+            facts = super().prompt_facts(dialect)
+            return facts.model_copy(update={"api_notes": facts.api_notes + "\n\n- One more."})
+
+    assert Chip().prompt_facts("nki").api_notes.endswith("- One more.")
 
 
 def test_an_unknown_dialect_is_a_config_error():
-    problem = PROBLEM.model_copy(update={"dialect": "triton"})
     with pytest.raises(ConfigError, match="triton"):
-        render(EXECUTE.model_copy(update={"problem": problem}))
+        DummyBackend().prompt_facts("triton")
 
 
-def test_the_planner_is_told_the_facts_that_carry_over():
+def test_the_planner_is_told_the_rules_of_planning():
     text = whole(PLAN)
-    for fact in ("128 partitions", "512 float32", "192 KB", "precision", "already occur"):
+    for fact in ("precision", "already occur", "one step"):
         assert fact in text
+
+
+def test_without_facts_a_prompt_says_so():
+    bare = ProblemFacts(
+        task="t",
+        device="d",
+        dialect="other",
+        reference_source="",
+        arguments=(),
+        output_shape=(1,),
+        relative_l2_tolerance=1e-5,
+    )
+    text = whole(PLAN.model_copy(update={"problem": bare}))
+    assert "written in the dialect `other`" in text
+    assert "Nothing is known about the counters." in text
+    assert "`kernel`" in text
 
 
 def test_the_summarizer_is_told_the_fixed_phrase():
@@ -206,3 +342,11 @@ def test_a_template_needs_both_parts(text):
 def test_a_shared_text_must_not_hold_placeholders():
     with pytest.raises(ConfigError, match="must not"):
         load_text("planner.md")
+
+
+def test_a_shared_text_is_filled_in_full():
+    assert "because" in fill_text("complaint.md", {"complaint": "because"})
+    with pytest.raises(ConfigError, match="no value for complaint"):
+        fill_text("complaint.md", {})
+    with pytest.raises(ConfigError, match="no placeholder for nonsense"):
+        fill_text("complaint.md", {"complaint": "", "nonsense": ""})

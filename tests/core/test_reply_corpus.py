@@ -16,9 +16,9 @@ def test_a_reply_gives_its_kernel(case):
     found = extract_reply(case.reply, entry=case.entry, parent=case.parent)
     assert found.source == case.want
     assert found.style == case.style
-    assert found.entry == case.found
+    assert found.entry == (case.entry or case.found)
     assert found.renamed_from == (
-        None if case.found == case.entry or not case.entry else case.entry
+        None if case.found == case.entry or not case.entry else case.found
     )
     assert extract_kernel(case.reply, entry=case.entry, parent=case.parent) == case.want
 
@@ -44,7 +44,14 @@ def test_the_corpus_is_large_and_uses_every_reason():
 
 
 @pytest.mark.parametrize(
-    "case", _named([case for case in [*SEARCH_REPLACE, *DIFFS] if case.style != "fenced"])
+    "case",
+    _named(
+        [
+            case
+            for case in [*SEARCH_REPLACE, *DIFFS]
+            if case.style != "fenced" and case.found == case.entry
+        ]
+    ),
 )
 def test_edits_alone(case):
     parent = case.parent or ""
@@ -73,6 +80,8 @@ def test_no_edits():
         ("unknown context", "diff hunk 1 of 1: its old text is not in the kernel"),
         ("cut off", "the reply was cut off inside edit 1"),
         ("only helpers", "no function 'kernel' (it defines: helper, other)"),
+        ("only a helper of the parent", "no function 'kernel' (it defines: helper)"),
+        ("renamed, calls the old one", "no function 'kernel' (it defines: kernel_v2)"),
         ("refusal: sorry", "is a refusal and has no code block: I'm sorry, but I can't help"),
     ],
 )  # fmt: skip
@@ -99,6 +108,14 @@ def test_messages_for_the_model(name, message):
 )
 def test_notes(reply, note):
     assert any(note in text for text in extract_reply(reply, entry="kernel").notes)
+
+
+def test_a_note_says_that_imports_were_added():
+    without = K.split("\n\n\n")[1]
+    found = extract_reply(f"```\n{without}```", entry="kernel", parent=K)
+    assert found.notes == ("import lines of the parent were added",)
+    assert extract_reply(f"```\n{without}```", entry="kernel").source == without
+    assert extract_reply(f"```\n{K}```", entry="kernel", parent=K).notes == ()
 
 
 def test_notes_of_edits():

@@ -59,6 +59,17 @@ def test_other_data_is_refused(data):
         parse_request(data)
 
 
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda r: r.role)
+def test_at_first_there_is_no_complaint_and_a_complete_file_is_asked_for(request_):
+    assert request_.complaint == ""
+    assert getattr(request_, "edit_mode", "full") == "full"
+
+
+def test_other_ways_to_answer_are_refused():
+    with pytest.raises(ValidationError):
+        ExecuteRequest(problem=PROBLEM, kernel="k", plan="p", edit_mode="poem")
+
+
 def test_requests_cannot_be_changed():
     with pytest.raises(ValidationError):
         REQUESTS[0].kernel = "other"

@@ -10,7 +10,7 @@ import pytest
 from accelopt.config import RunConfig
 from accelopt.embedders import HashedTokenEmbedder
 from accelopt.graphs import RunServices
-from accelopt.models import Role
+from accelopt.models import Ensemble, Role
 from accelopt.run_store import RunStore
 from accelopt.testing import (
     DummyBackend,
@@ -19,7 +19,8 @@ from accelopt.testing import (
     dummy_kernel,
     dummy_task,
 )
-from accelopt_graphs.provider import OptimizeGraph
+from accelopt_graphs.build import build_graph
+from accelopt_graphs.provider import SearchGraph
 
 
 def fenced(code):
@@ -62,6 +63,7 @@ class Lab:
         self.observer = RecordingObserver()
         self.model = ScriptedChatModel(answer=searching)
         self.task = dummy_task()
+        self.build = build_graph
 
     def store(self, **settings):
         defaults = {
@@ -73,7 +75,9 @@ class Lab:
             "iterations": 2,
             "fixer_rounds": 1,
             "memory": "none",
+            "evaluation_cache": "none",
             "model_retries": 0,
+            "reply_reasks": 0,
         }
         config = RunConfig.load(None, **(defaults | settings))
         return RunStore.create(self.folder / "runs", config, self.task.name)
@@ -84,7 +88,7 @@ class Lab:
             "config": store.config,
             "task": self.task,
             "backend": self.backend,
-            "chat_models": dict.fromkeys(Role, model),
+            "chat_models": dict.fromkeys(Role, Ensemble.of("scripted", model)),
             "embedder": HashedTokenEmbedder(),
             "store": store,
             "observers": (self.observer,),
@@ -94,7 +98,7 @@ class Lab:
 
     def run(self, store=None, **changes):
         with store if store is not None else self.store() as opened:
-            return OptimizeGraph().run(self.services(opened, **changes))
+            return SearchGraph("optimize", "", self.build).run(self.services(opened, **changes))
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,8 @@ from accelopt.plugins import collect, plugin_manager
 from accelopt.prompts import render
 from accelopt.requests import REQUEST_KEY, ExecuteRequest, ProblemFacts, parse_request
 from accelopt_graphs import plugin
-from accelopt_graphs.mermaid import mermaid
+from accelopt_graphs.build import build_graph
+from accelopt_graphs.mermaid import draw
 from accelopt_graphs.messages import messages
 from accelopt_graphs.model_errors import judge, one_line, retry_after_s
 from accelopt_graphs.openai_models import OpenAIModels
@@ -39,7 +40,8 @@ graph TD;
 	memory(memory)
 	beam_selection(beam_selection)
 	__end__([<p>__end__</p>]):::last
-	__start__ --> baseline;
+	__start__ -.-> baseline;
+	__start__ -.-> recall;
 	attempt\\3a__end__ --> curate;
 	baseline --> recall;
 	beam_selection -.-> __end__;
@@ -71,7 +73,7 @@ graph TD;
 
 
 def test_mermaid_text_is_pinned():
-    assert mermaid() == MERMAID
+    assert draw(build_graph(), "optimize") == MERMAID
 
 
 def test_studio_entry_gives_the_compiled_graph():
@@ -212,11 +214,11 @@ def test_the_first_failure_ends_the_steps_that_have_not_begun_and_is_kept():
 
 
 def test_a_failure_is_reported_even_when_the_graph_reports_the_steps_it_stopped(lab, monkeypatch):
-    def search(run):
+    def search(self, run):
         run.stop.break_off(RuntimeError("the device fell off"))
         raise RunStoppedError
 
-    monkeypatch.setattr("accelopt_graphs.provider._search", search)
+    monkeypatch.setattr("accelopt_graphs.provider.SearchGraph._search", search)
     store = lab.store()
     with pytest.raises(RuntimeError, match="fell off"):
         lab.run(store)

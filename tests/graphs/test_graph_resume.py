@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from accelopt.models import Role
+from accelopt.models import Ensemble, Role
 from accelopt.run_store import RunStore
 from accelopt.testing import DummyBackend, ScriptedChatModel
-from accelopt_graphs.provider import OptimizeGraph
+from accelopt.plugins import installed
 
 
 class Killed(BaseException):
@@ -61,10 +61,10 @@ def straight(new_lab, tmp_path_factory):
     lab = new_lab(tmp_path_factory.mktemp("straight"))
     with lab.store() as store:
         result = lab.run(store)
-        return result, outcome(store), lab.model.calls, lab.backend.calls.evaluate
+        return result, outcome(store), lab.model.calls, lab.backend.calls.estimate
 
 
-@pytest.mark.parametrize("limit", [0, 1, 4, 9, 13, 20, 27])
+@pytest.mark.parametrize("limit", [0, 1, 4, 9, 13, 20, 26])
 def test_killed_after_any_call_and_resumed_nothing_is_asked_or_evaluated_twice(
     lab, straight, limit
 ):
@@ -80,9 +80,9 @@ def test_killed_after_any_call_and_resumed_nothing_is_asked_or_evaluated_twice(
 
     with RunStore.open(store.path) as again:
         second = answers(lab.model)
-        resumed = OptimizeGraph().run(lab.services(again, model=second, backend=backend))
+        resumed = installed().graph("optimize").run(lab.services(again, model=second, backend=backend))
         assert good + second.calls == calls
-        assert backend.calls.evaluate == evaluations
+        assert backend.calls.estimate == evaluations
         asked = slots_asked(again)
         assert len(asked) == len(set(asked)) == calls
         assert outcome(again) == expected
@@ -118,10 +118,10 @@ def test_a_stopped_run_is_resumable_and_ends_the_same(lab, straight, after):
     assert store.events()[-1]["kind"] == "run_stopped"
     with RunStore.open(store.path) as again:
         second = answers(lab.model)
-        resumed = OptimizeGraph().run(lab.services(again, model=second, backend=backend))
+        resumed = installed().graph("optimize").run(lab.services(again, model=second, backend=backend))
         assert resumed.status == "finished"
         assert first.calls + second.calls == calls
-        assert backend.calls.evaluate == evaluations
+        assert backend.calls.estimate == evaluations
         assert outcome(again) == expected
         assert "run_resumed" in [event["kind"] for event in again.events()]
 
@@ -144,9 +144,9 @@ def test_without_checkpoints_the_journal_replays_the_run_for_free(lab, straight)
         path.unlink()
     with RunStore.open(store.path) as again:
         nothing, backend = ScriptedChatModel(), DummyBackend()
-        OptimizeGraph().run(lab.services(again, model=nothing, backend=backend))
+        installed().graph("optimize").run(lab.services(again, model=nothing, backend=backend))
         assert nothing.calls == 0
-        assert backend.calls.evaluate == 0
+        assert backend.calls.estimate == 0
         assert outcome(again) == expected
 
 
@@ -160,7 +160,7 @@ def test_a_damaged_checkpoint_file_costs_nothing(lab, straight):
     store.checkpoints_path.write_bytes(b"this is no database" * 100)
     with RunStore.open(store.path) as again:
         nothing = ScriptedChatModel()
-        OptimizeGraph().run(lab.services(again, model=nothing))
+        installed().graph("optimize").run(lab.services(again, model=nothing))
         assert nothing.calls == 0
         assert outcome(again) == expected
 
@@ -170,9 +170,9 @@ def test_a_finished_run_is_not_run_again(lab):
     first = lab.run(store)
     with RunStore.open(store.path) as again:
         nothing, backend = ScriptedChatModel(), DummyBackend()
-        second = OptimizeGraph().run(lab.services(again, model=nothing, backend=backend))
+        second = installed().graph("optimize").run(lab.services(again, model=nothing, backend=backend))
     assert second == first
-    assert backend.calls.evaluate == backend.calls.screen == nothing.calls == 0
+    assert backend.calls.estimate == backend.calls.screen == nothing.calls == 0
 
 
 def test_a_broken_backend_ends_the_run_and_it_can_be_resumed(lab, straight):
@@ -192,9 +192,9 @@ def test_a_broken_backend_ends_the_run_and_it_can_be_resumed(lab, straight):
     assert "the device fell off" in store.summary().message
     with RunStore.open(store.path) as again:
         second, backend = answers(lab.model), DummyBackend()
-        OptimizeGraph().run(lab.services(again, model=second, backend=backend))
+        installed().graph("optimize").run(lab.services(again, model=second, backend=backend))
         assert first.calls + second.calls == calls
-        assert breaking.calls.evaluate + backend.calls.evaluate == evaluations
+        assert breaking.calls.estimate + backend.calls.estimate == evaluations
         assert outcome(again) == expected
 
 
@@ -217,7 +217,7 @@ def test_same_seed_and_answers_give_the_same_run_however_calls_are_ordered(lab):
 
 def test_roles_may_have_models_of_their_own(lab):
     models = {role: answers(lab.model) for role in Role}
-    lab.run(chat_models=models)
+    lab.run(chat_models={role: Ensemble.of(role, chat) for role, chat in models.items()})
     for role, model in models.items():
         assert {request.role for request in model.requests} <= {role.value}
     assert models[Role.PLANNER].calls
@@ -263,7 +263,7 @@ def test_kill_9_of_the_whole_process_and_resume(lab, straight, limit, tmp_path):
         # Answers in flight when the process died are lost; everything journalled is kept.
         assert 0 < paid.model_calls <= limit
         second, backend = answers(lab.model), DummyBackend()
-        OptimizeGraph().run(lab.services(store, model=second, backend=backend))
+        installed().graph("optimize").run(lab.services(store, model=second, backend=backend))
         assert paid.model_calls + second.calls == calls
-        assert paid.evaluations + backend.calls.evaluate == evaluations
+        assert paid.evaluations + backend.calls.estimate == evaluations
         assert outcome(store) == expected

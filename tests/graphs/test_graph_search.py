@@ -8,7 +8,7 @@ from accelopt.embedders import HashedTokenEmbedder
 from accelopt.errors import AcceloptError, BudgetExhaustedError, ChatError, StoreError
 from accelopt.memory import OptimizationMemory
 from accelopt.testing import RecordingObserver, ScriptedChatModel, dummy_kernel, dummy_task
-from accelopt_graphs.provider import OptimizeGraph
+from accelopt.plugins import installed
 
 
 def fenced(code):
@@ -369,7 +369,10 @@ def test_tried_plans_are_told_to_the_next_planner_of_the_same_candidate(lab):
     lab.run(lab.store(topk_experiences=0, beam_width=1), model=chat)
     planners = [r for r in chat.requests if r.role == "planner"]
     assert [r.tried for r in planners[:2]] == [(), ()]
-    assert planners[2].tried == planners[3].tried == ("plan 0 after 0", "plan 1 after 0")
+    assert planners[2].tried == planners[3].tried == (
+        "plan 0 after 0 (gave 0.67x)",
+        "plan 1 after 0 (gave 0.67x)",
+    )
 
 
 def test_all_n_planner_prompts_of_a_candidate_have_the_same_text_and_different_indices(lab):
@@ -458,6 +461,6 @@ def test_no_more_evaluations_run_at_once_than_there_are_workers(lab):
 
 
 def test_graph_describes_itself():
-    graph = OptimizeGraph()
+    graph = installed().graph("optimize")
     assert graph.name == "optimize"
     assert graph.description

@@ -17,7 +17,7 @@ from accelopt.requests import REQUEST_KEY
 from accelopt.run_store import RunStore
 from accelopt.testing import DummyBackend, RecordingObserver, dummy_kernel, dummy_task
 from accelopt_graphs.openai_models import OpenAIModels
-from accelopt_graphs.provider import OptimizeGraph
+from accelopt.plugins import installed
 
 
 class Server:
@@ -110,7 +110,7 @@ def run(server, folder, observers=(), **settings):
     config = RunConfig.load(None, **(values | settings))
     model = OpenAIModels().create("gpt-oss", ModelSettings(base_url=server.url, timeout_s=20))
     with RunStore.create(folder, config, task.name) as store:
-        return OptimizeGraph().run(
+        return installed().graph("optimize").run(
             RunServices(
                 config=config,
                 task=task,

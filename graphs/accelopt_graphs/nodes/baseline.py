@@ -10,6 +10,7 @@ from accelopt import slots
 from accelopt.candidate import Candidate
 from accelopt.errors import AcceloptError
 from accelopt_graphs.context import RunContext, candidate_ref
+from accelopt_graphs.progress_record import save_state
 from accelopt_graphs.state import SearchState
 
 
@@ -50,6 +51,8 @@ def baseline(state: SearchState, runtime: Runtime[RunContext]) -> SearchState:
             best_latency_us=candidate.latency_us,
         )
         ref = candidate_ref(candidate)
-        return SearchState(
+        start = SearchState(
             iteration=0, beam=[ref], best=ref, queue=[], forgotten=[], tried={}, pairs=[]
         )
+        save_state(run.store.journal, start)
+        return start

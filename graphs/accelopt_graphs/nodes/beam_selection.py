@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from langgraph.runtime import Runtime
 
-from accelopt.selection import Contender, select_beam, winner
+from accelopt.selection import select_beam, winner
 from accelopt_graphs.context import RunContext
-from accelopt_graphs.state import CandidateRef, SearchState
+from accelopt_graphs.iteration_end import contender, end_iteration
+from accelopt_graphs.state import SearchState
 
 
 def beam_selection(state: SearchState, runtime: Runtime[RunContext]) -> SearchState:
@@ -15,7 +16,7 @@ def beam_selection(state: SearchState, runtime: Runtime[RunContext]) -> SearchSt
     with run.guard():
         attempts = state.get("attempts") or []
         refs = {ref["id"]: ref for ref in (*attempts, *state["beam"], state["best"])}
-        contenders = {id_: _contender(ref) for id_, ref in refs.items()}
+        contenders = {id_: contender(ref) for id_, ref in refs.items()}
         incumbents = [contenders[ref["id"]] for ref in state["beam"]]
         best = contenders[state["best"]["id"]]
         children = [contenders[ref["id"]] for ref in attempts]
@@ -23,31 +24,10 @@ def beam_selection(state: SearchState, runtime: Runtime[RunContext]) -> SearchSt
         # The best so far goes first: only what is really faster takes its place.
         fastest = winner(children)
         gained = fastest is not None and (fastest.latency_us or 0.0) < (best.latency_us or 0.0)
-        if fastest is not None and gained:
-            best = fastest
-        run.store.update(
-            iterations_done=state["iteration"], best=best.id, best_latency_us=best.latency_us
+        return end_iteration(
+            run,
+            state,
+            beam=[refs[selected.id] for selected in beam],
+            best=refs[fastest.id] if fastest is not None and gained else state["best"],
+            gained=gained,
         )
-        run.events.emit(
-            "beam_selected",
-            iteration=state["iteration"],
-            iterations=run.config.iterations,
-            beam=[contender.id for contender in beam],
-            candidate=best.id,
-            best_latency_us=best.latency_us,
-        )
-        return SearchState(
-            beam=[refs[contender.id] for contender in beam],
-            best=refs[best.id],
-            stale=0 if gained else state.get("stale", 0) + 1,
-        )
-
-
-def _contender(ref: CandidateRef) -> Contender:
-    return Contender(
-        id=ref["id"],
-        parent=ref["parent"],
-        plan=ref["plan"],
-        latency_us=ref["latency_us"],
-        source_hash=ref["source_hash"],
-    )

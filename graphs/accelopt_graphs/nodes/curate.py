@@ -17,7 +17,9 @@ def curate(state: SearchState, runtime: Runtime[RunContext]) -> SearchState:
         latencies = {ref["id"]: ref["latency_us"] for ref in state["beam"]}
         samples = []
         for ref in state.get("attempts") or []:
-            parent_us, child_us = latencies.get(ref["parent"]), ref["latency_us"]
+            # Half-compared kernels lie in the dead zone: they can stand for their plan, as the
+            # paper's rule has it, and never become a lesson.
+            parent_us, child_us = latencies.get(ref["parent"]), ref["screened_us"]
             if parent_us and child_us:
                 samples.append(
                     Sample(

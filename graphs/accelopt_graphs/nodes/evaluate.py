@@ -7,6 +7,7 @@ from functools import partial
 from langgraph.runtime import Runtime
 
 from accelopt.candidate import Candidate, speedup
+from accelopt.curation import teaches
 from accelopt_graphs.attempts import attempt_slot, load_draft
 from accelopt_graphs.context import RunContext, candidate_ref
 from accelopt_graphs.state import AttemptState
@@ -15,9 +16,23 @@ from accelopt_graphs.state import AttemptState
 def evaluate(state: AttemptState, runtime: Runtime[RunContext]) -> AttemptState:
     """Evaluate the last draft; the result takes the place of the one of an earlier round."""
     run = runtime.context
-    with run.guard():
+    # A kernel that was paid for is judged even when there is no money for another one.
+    with run.guard(without_budget=True):
         slot, round_ = attempt_slot(state), state["round"]
-        source = load_draft(run, slot, round_)
+        draft = load_draft(run, slot, round_)
+        parent_us = run.store.candidate(state["parent"]).latency_us
+
+        def matters(latency_us: float) -> bool:
+            bar_us = state["bar_us"]
+            if bar_us is None or latency_us < bar_us or not parent_us:
+                return True
+            return state["learns"] and teaches(
+                speedup(parent_us, latency_us),
+                topk=run.config.topk_experiences,
+                positive_threshold=run.config.positive_threshold,
+                negative_threshold=run.config.negative_threshold,
+            )
+
         where = {
             "candidate": slot,
             "parent": state["parent"],
@@ -25,7 +40,9 @@ def evaluate(state: AttemptState, runtime: Runtime[RunContext]) -> AttemptState:
             "iteration": state["iteration"],
         }
         judgement = run.pool.evaluate(
-            source, on_start=partial(run.events.emit, "evaluation_started", **where)
+            draft.source,
+            matters=matters,
+            on_start=partial(run.events.emit, "evaluation_started", **where),
         )
         candidate = Candidate(
             id=slot,
@@ -33,33 +50,28 @@ def evaluate(state: AttemptState, runtime: Runtime[RunContext]) -> AttemptState:
             parent=state["parent"],
             plan=state["plan"],
             sample=state["sample"],
-            source=source,
+            source=draft.source,
             evaluation=judgement.evaluation,
             fixer_rounds=round_,
+            notes=draft.notes,
         )
         run.store.save_attempt(candidate)
         run.store.save_candidate(candidate)
-        status = judgement.evaluation.status.value
+        ref = candidate_ref(candidate)
+        us = ref["latency_us"]
         run.events.emit(
             "evaluation_finished",
             **where,
-            status=status,
-            latency_us=candidate.latency_us,
-            speedup=_over_parent(run, candidate),
-            percent_of_peak=run.percent_of_peak(candidate.latency_us),
+            status=ref["status"],
+            latency_us=us,
+            speedup=speedup(parent_us, us) if parent_us and us else None,
+            percent_of_peak=run.percent_of_peak(us),
             cached=judgement.cached,
             message=_first_finding(candidate),
         )
         return AttemptState(  # type: ignore[typeddict-item]
-            outcome="judged", status=status, attempts=[candidate_ref(candidate)]
+            outcome="judged", status=ref["status"], attempts=[ref]
         )
-
-
-def _over_parent(run: RunContext, candidate: Candidate) -> float | None:
-    parent_us = run.store.candidate(candidate.parent).latency_us
-    if not parent_us or not candidate.latency_us:
-        return None
-    return speedup(parent_us, candidate.latency_us)
 
 
 def _first_finding(candidate: Candidate) -> str | None:

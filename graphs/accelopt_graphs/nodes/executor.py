@@ -5,38 +5,42 @@ from __future__ import annotations
 from langgraph.runtime import Runtime
 
 from accelopt.errors import ReplyFormatError
-from accelopt.replies import extract_kernel
-from accelopt.requests import ExecuteRequest
+from accelopt.replies import ExtractedKernel, extract_reply
 from accelopt_graphs.attempts import attempt_slot, save_draft, without_kernel
 from accelopt_graphs.context import RunContext, candidate_ref
 from accelopt_graphs.model_errors import CallFailedError
+from accelopt_graphs.request_builders import execute_request
 from accelopt_graphs.state import AttemptState
 
 
 def executor(state: AttemptState, runtime: Runtime[RunContext]) -> AttemptState:
-    """Write a kernel; a call that fails or a reply without code ends this attempt only."""
+    """Write a kernel; a call that fails or replies without code end this attempt only."""
     run = runtime.context
     with run.guard():
         slot = attempt_slot(state)
-        request = ExecuteRequest(
-            problem=run.problem,
-            kernel=run.store.candidate(state["parent"]).source.text,
-            plan=run.store.plan(state["plan"]).text,
+        parent = run.store.candidate(state["parent"])
+        request = execute_request(
+            run.problem,
+            parent,
+            run.store.plan(state["plan"]).text,
             index=state["sample"],
             seed=run.config.seed,
+            edit_mode=run.config.edit_mode,
         )
+
+        def read(reply: str) -> ExtractedKernel:
+            return extract_reply(reply, entry=run.problem.entry, parent=parent.source.text)
+
         try:
-            answer = run.chat.ask(slot, request, iteration=state["iteration"])
-            text = extract_kernel(answer.reply)
+            found = run.chat.ask(slot, request, read, iteration=state["iteration"])
         except (CallFailedError, ReplyFormatError) as error:
-            rule = "reply_format" if isinstance(error, ReplyFormatError) else "model_call"
-            return _failed(run, state, rule, error.message)
-        save_draft(run, slot, 0, text)
+            return _failed(run, state, error)
+        save_draft(run, slot, 0, found)
         return AttemptState(round=0, outcome="written")  # type: ignore[typeddict-item]
 
 
-def _failed(run: RunContext, state: AttemptState, rule: str, message: str) -> AttemptState:
-    candidate = without_kernel(run, state, rule, message)
+def _failed(run: RunContext, state: AttemptState, error: Exception) -> AttemptState:
+    candidate = without_kernel(run, state, error)
     run.store.save_candidate(candidate)
     run.events.emit(
         "evaluation_finished",
@@ -45,7 +49,7 @@ def _failed(run: RunContext, state: AttemptState, rule: str, message: str) -> At
         plan=candidate.plan,
         iteration=candidate.iteration,
         status=candidate.evaluation.status.value,
-        message=message,
+        message=candidate.evaluation.diagnostics[0].message,
     )
     return AttemptState(  # type: ignore[typeddict-item]
         round=0, outcome="failed", attempts=[candidate_ref(candidate)]

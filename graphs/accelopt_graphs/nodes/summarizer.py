@@ -5,11 +5,13 @@ from __future__ import annotations
 from langgraph.runtime import Runtime
 
 from accelopt import slots
-from accelopt.candidate import Candidate, Experience
-from accelopt.replies import extract_title, is_no_optimization, strip_reasoning
-from accelopt.requests import SummarizeRequest
+from accelopt.candidate import Experience
+from accelopt.errors import ReplyFormatError
+from accelopt.replies import extract_title, is_no_optimization
 from accelopt_graphs.context import RunContext
 from accelopt_graphs.model_errors import CallFailedError
+from accelopt_graphs.prose import read_prose
+from accelopt_graphs.request_builders import summarize_request
 from accelopt_graphs.state import LessonRef, SearchState, SummaryInput
 
 
@@ -19,26 +21,20 @@ def summarizer(state: SummaryInput, runtime: Runtime[RunContext]) -> SearchState
     with run.guard():
         pair = state["pair"]
         slow, fast = run.store.candidate(pair["slow"]), run.store.candidate(pair["fast"])
-        request = SummarizeRequest(
-            problem=run.problem,
-            slow=slow.source.text,
-            fast=fast.source.text,
-            speedup=pair["speedup"],
-            moved=_moved(slow, fast),
-            seed=run.config.seed,
+        request = summarize_request(
+            run.problem, slow, fast, speedup=pair["speedup"], seed=run.config.seed
         )
+        slot = slots.summary_slot(pair["child"])
         try:
-            answer = run.chat.ask(
-                slots.summary_slot(pair["child"]), request, iteration=state["iteration"]
-            )
-        except CallFailedError:
+            text = run.chat.ask(slot, request, read_prose, iteration=state["iteration"])
+        except (CallFailedError, ReplyFormatError):
             return SearchState(lessons=[])
-        if is_no_optimization(answer.reply):
+        if is_no_optimization(text):
             return SearchState(lessons=[])
         experience = Experience(
             id=f"{run.store.run_id}/{pair['child']}",
-            title=extract_title(answer.reply),
-            strategy=strip_reasoning(answer.reply).strip(),
+            title=extract_title(text),
+            strategy=text,
             slow_source=slow.source.text,
             fast_source=fast.source.text,
             speedup=pair["speedup"],
@@ -52,15 +48,3 @@ def summarizer(state: SummaryInput, runtime: Runtime[RunContext]) -> SearchState
         )
         run.store.save_experience(experience)
         return SearchState(lessons=[LessonRef(id=experience.id, child=pair["child"])])
-
-
-def _moved(slow: Candidate, fast: Candidate) -> tuple[str, ...]:
-    before, after = slow.evaluation.profile, fast.evaluation.profile
-    if before is None or after is None:
-        return ()
-    old, new = before.model_dump(), after.model_dump()
-    return tuple(
-        f"{name}: {old[name]!r} -> {new[name]!r}"
-        for name in old
-        if old[name] != new[name] and old[name] is not None and new[name] is not None
-    )

@@ -1,0 +1,144 @@
+"""Evaluation in tiers of rising cost: a kernel that can't matter is not executed on every seed.
+
+1. trace, constraints and latency, without numbers;
+2. the first input seed;
+3. the other seeds, only for a kernel that something depends on. A comparison ends with the first
+   seed that fails.
+
+What a trace gave is known for every source with that trace. A backend that can't estimate judges
+in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from accelopt.backend import Backend, Capability
+from accelopt.evaluation import Diagnostic, Evaluation, EvaluationStatus, Stage
+from accelopt.evaluation_key import trace_key
+from accelopt.kernel import KernelSource, KernelTask
+from accelopt.known_evaluations import KnownEvaluations
+
+Matters = Callable[[float], bool]
+"""Latency in microseconds -> whether anything depends on the kernel's being correct."""
+
+_NUMBERS = frozenset({Stage.CORRECTNESS})
+
+
+def always(latency_us: float) -> bool:
+    """Every kernel matters."""
+    return True
+
+
+def is_enough(evaluation: Evaluation, matters: Matters) -> bool:
+    """Whether no further tier is needed."""
+    if not evaluation.ok or not evaluation.untried_seeds:
+        return True
+    return bool(evaluation.seeds) and not matters(evaluation.latency_us or 0.0)
+
+
+class TieredJudge:
+    """Judges the kernels of one task on one backend.
+
+    Args:
+        backend: the judge.
+        task: the task.
+        known: where every tier is written down before it is used.
+    """
+
+    def __init__(self, backend: Backend, task: KernelTask, known: KnownEvaluations) -> None:
+        self._backend = backend
+        self._task = task
+        self._known = known
+
+    def judge(
+        self,
+        key: str,
+        source: KernelSource,
+        matters: Matters,
+        begun: Evaluation | None = None,
+    ) -> Evaluation:
+        """Go through the tiers, from where an earlier call stopped.
+
+        Args:
+            key: content key of the source.
+            source: the kernel.
+            matters: asked before the third tier.
+            begun: what an earlier call gave, with untried seeds.
+        """
+        evaluation = self._begin(key, source) if begun is None else begun
+        while not is_enough(evaluation, matters):
+            # The first seed that fails ends a comparison, so what matters goes in one call.
+            worth_all = bool(evaluation.seeds) or matters(evaluation.latency_us or 0.0)
+            batch = evaluation.untried_seeds[: None if worth_all else 1]
+            part = self._backend.evaluate(self._task, source, stages=_NUMBERS, seeds=batch)
+            evaluation = _extended(evaluation, part, batch)
+            self._save(key, source, evaluation)
+        return evaluation
+
+    def _begin(self, key: str, source: KernelSource) -> Evaluation:
+        if Capability.ESTIMATE not in self._backend.capabilities:
+            evaluation = self._backend.evaluate(self._task, source)
+        else:
+            evaluation = self._backend.estimate(self._task, source)
+            if evaluation.ok:
+                evaluation = self._with_known_numbers(evaluation)
+        self._save(key, source, evaluation)
+        return evaluation
+
+    def _with_known_numbers(self, estimate: Evaluation) -> Evaluation:
+        """An estimate, completed by what is known of an equal trace."""
+        twin = None
+        if estimate.trace_hash:
+            twin = self._known.get(trace_key(self._task, estimate.trace_hash, self._backend))
+        if twin is None:
+            return estimate.model_copy(update={"untried_seeds": self._task.seeds})
+        numbers = twin.evaluation
+        findings = tuple(
+            finding.model_copy(update={"line": None, "column": None})
+            for finding in (() if numbers.ok else numbers.diagnostics)
+        )
+        return estimate.model_copy(
+            update={
+                "status": numbers.status,
+                "seeds": numbers.seeds,
+                "untried_seeds": numbers.untried_seeds,
+                "diagnostics": (*findings, *estimate.diagnostics),
+            }
+        )
+
+    def _save(self, key: str, source: KernelSource, evaluation: Evaluation) -> None:
+        # The trace first: a key whose trace is not known would be judged again after a crash.
+        if evaluation.trace_hash and evaluation.seeds:
+            by_trace = trace_key(self._task, evaluation.trace_hash, self._backend)
+            self._known.put(by_trace, source.text, evaluation, own=False)
+        self._known.put(key, source.text, evaluation)
+
+
+def _extended(evaluation: Evaluation, part: Evaluation, batch: tuple[int, ...]) -> Evaluation:
+    """An evaluation with the results of some more seeds."""
+    if part.ok and part.trace_hash != evaluation.trace_hash:
+        return evaluation.model_copy(
+            update={
+                "status": EvaluationStatus.REJECTED,
+                "untried_seeds": (),
+                "diagnostics": (
+                    Diagnostic(
+                        rule="trace_not_reproducible",
+                        message="another run of the kernel gave another trace",
+                    ),
+                ),
+            }
+        )
+    known = {(d.rule, d.message, d.line) for d in evaluation.diagnostics}
+    new = tuple(d for d in part.diagnostics if (d.rule, d.message, d.line) not in known)
+    left = tuple(seed for seed in evaluation.untried_seeds if seed not in batch)
+    return evaluation.model_copy(
+        update={
+            "status": part.status,
+            "seeds": (*evaluation.seeds, *part.seeds),
+            "untried_seeds": left if part.ok else (),
+            "diagnostics": (*new, *evaluation.diagnostics),
+            "elapsed_s": evaluation.elapsed_s + part.elapsed_s,
+        }
+    )
