@@ -48,12 +48,16 @@ from accelopt.kernel import (
     Work,
     relative_l2_error,
 )
-from accelopt.models import ChatModelProvider, ModelSettings, Role
+from accelopt.models import ChatModelProvider, Ensemble, ModelSettings, Role
+from accelopt.prompt_facts import PromptFacts
 
 from accelopt.embedder import Embedder  # isort: skip
 
 if TYPE_CHECKING:
+    from accelopt.api import optimize, optimize_async
     from accelopt.config import RunConfig
+    from accelopt.optimization import Optimization
+    from accelopt.reply_errors import UnusableReply
 
 __version__ = "0.1.0"
 
@@ -76,6 +80,7 @@ __all__ = [
     "Diagnostic",
     "Dialect",
     "Embedder",
+    "Ensemble",
     "Evaluation",
     "EvaluationStatus",
     "Event",
@@ -86,9 +91,11 @@ __all__ = [
     "KernelTask",
     "ModelSettings",
     "Observer",
+    "Optimization",
     "Plan",
     "PluginError",
     "Profile",
+    "PromptFacts",
     "Reference",
     "ReplyFormatError",
     "Role",
@@ -102,10 +109,13 @@ __all__ = [
     "Suite",
     "TaskError",
     "UnknownBackendError",
+    "UnusableReply",
     "Work",
     "__version__",
     "hookimpl",
     "hookspec",
+    "optimize",
+    "optimize_async",
     "percent_of_peak",
     "relative_l2_error",
     "roofline_bound",
@@ -113,7 +123,13 @@ __all__ = [
     "speedup",
 ]
 
-_LAZY = {"RunConfig": "accelopt.config"}
+_LAZY = {
+    "Optimization": "accelopt.optimization",
+    "RunConfig": "accelopt.config",
+    "UnusableReply": "accelopt.reply_errors",
+    "optimize": "accelopt.api",
+    "optimize_async": "accelopt.api",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
+from itertools import pairwise
 
 import numpy as np
 
@@ -39,35 +42,49 @@ class HashedTokenEmbedder:
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One unit-length vector per text; deterministic across processes and machines."""
-        return [self._embed(text) for text in texts]
-
-    def _embed(self, text: str) -> list[float]:
-        vector = np.zeros(self._dimension, dtype=np.float64)
-        weights: dict[str, float] = {}
-        counts: Counter[str] = Counter()
-        for feature, weight in _features(text):
-            counts[feature] += 1
-            weights[feature] = weight
-        for feature, count in sorted(counts.items()):
-            digest = blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-            number = int.from_bytes(digest, "little")
-            sign = 1.0 if number & 1 else -1.0
-            vector[(number >> 1) % self._dimension] += sign * weights[feature] * np.log1p(count)
-        norm = float(np.linalg.norm(vector))
-        if norm == 0.0:
-            # A text without tokens still needs a direction; any fixed one will do.
-            vector[0] = norm = 1.0
-        return [float(value) for value in vector / norm]
+        return [list(_vector(text, self._dimension)) for text in texts]
 
 
-def _features(text: str) -> Iterator[tuple[str, float]]:
-    previous = ""
-    for token in _TOKEN.findall(text):
-        yield f"t:{token}", 1.0
-        parts = [part.lower() for part in _PART.findall(token)]
-        if len(parts) > 1:
-            for part in parts:
-                yield f"p:{part}", _PART_WEIGHT
-        if previous:
-            yield f"b:{previous} {token}", _BIGRAM_WEIGHT
-        previous = token
+# A kernel that stays in the beam is looked up again and again.
+@lru_cache(maxsize=256)
+def _vector(text: str, dimension: int) -> tuple[float, ...]:
+    vector = np.zeros(dimension, dtype=np.float64)
+    for feature, (count, weight) in sorted(_features(text).items()):
+        number = _number(feature)
+        sign = 1.0 if number & 1 else -1.0
+        vector[(number >> 1) % dimension] += sign * weight * math.log1p(count)
+    norm = float(np.linalg.norm(vector))
+    if norm == 0.0:
+        # A text without tokens still needs a direction; any fixed one will do.
+        vector[0] = norm = 1.0
+    return tuple(float(value) for value in vector / norm)
+
+
+@lru_cache(maxsize=65_536)
+def _number(feature: str) -> int:
+    digest = blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def _features(text: str) -> dict[str, tuple[int, float]]:
+    """Feature -> (how often, weight)."""
+    tokens = _TOKEN.findall(text)
+    found: dict[str, tuple[int, float]] = {}
+    for token, count in Counter(tokens).items():
+        found[f"t:{token}"] = (count, 1.0)
+    for pair, count in Counter(pairwise(tokens)).items():
+        found[f"b:{pair[0]} {pair[1]}"] = (count, _BIGRAM_WEIGHT)
+    parts: Counter[str] = Counter()
+    for token, count in Counter(tokens).items():
+        split = _parts(token)
+        if len(split) > 1:
+            for part in split:
+                parts[part] += count
+    for part, count in parts.items():
+        found[f"p:{part}"] = (count, _PART_WEIGHT)
+    return found
+
+
+@lru_cache(maxsize=65_536)
+def _parts(token: str) -> tuple[str, ...]:
+    return tuple(part.lower() for part in _PART.findall(token))

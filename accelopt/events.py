@@ -33,6 +33,10 @@ class Event(TypedDict):
     time_s: float
     """Seconds since the epoch."""
     run: str
+    task: NotRequired[str]
+    """Of the start of a run, as are backend and graph."""
+    backend: NotRequired[str]
+    graph: NotRequired[str]
     iteration: NotRequired[int]
     iterations: NotRequired[int]
     role: NotRequired[str]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 import time
 import uuid
+from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from accelopt.evaluation import Evaluation
 from accelopt.sqlite_file import SqliteFile
 
 SCHEMA_VERSION = 2
+_RECENT_RECORDS = 512
+_RECENT_CHARACTERS = 30_000
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS answers (
@@ -116,6 +120,8 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._recent: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._recent_lock = threading.Lock()
         self._file = SqliteFile(
             path, what="journal", version=SCHEMA_VERSION, schema=_SCHEMA, migrate=_migrate
         )
@@ -142,14 +148,14 @@ class Journal:
 
     def record_answer(self, slot: str, prompt_hash: str, answer: Answer) -> Answer:
         """Write a reply down; returns what the journal holds for that slot and prompt."""
-        self._file.write(
+        written = self._file.write(
             "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, 1)",
             slot,
             prompt_hash,
             answer.model_dump_json(),
             time.time(),
         )
-        stored = self.answer(slot, prompt_hash)
+        stored = None if written else self.answer(slot, prompt_hash)
         return answer if stored is None else stored
 
     def usage(self) -> dict[str, tuple[int, int]]:
@@ -209,8 +215,23 @@ class Journal:
 
     def record(self, kind: str, id_: str) -> str | None:
         """The JSON text kept under (kind, id); None if there is none."""
+        with self._recent_lock:
+            recent = self._recent.get((kind, id_))
+        if recent is not None:
+            return recent
         row = self._file.one("SELECT data FROM records WHERE kind = ? AND id = ?", kind, id_)
-        return None if row is None else str(row[0])
+        if row is None:
+            return None
+        self._remember(kind, id_, str(row[0]))
+        return str(row[0])
+
+    def _remember(self, kind: str, id_: str, data: str) -> None:
+        """Plans and drafts are read as soon as they are written, some of them many times."""
+        with self._recent_lock:
+            self._recent[kind, id_] = data
+            self._recent.move_to_end((kind, id_))
+            while len(self._recent) > _RECENT_RECORDS:
+                self._recent.popitem(last=False)
 
     def put_record(self, kind: str, id_: str, data: str) -> None:
         """Keep a JSON text under (kind, id), in place of what was there.
@@ -220,6 +241,11 @@ class Journal:
         self._file.write(
             "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", kind, id_, data, time.time()
         )
+        if len(data) <= _RECENT_CHARACTERS:
+            self._remember(kind, id_, data)
+        else:
+            with self._recent_lock:
+                self._recent.pop((kind, id_), None)
 
     def records(self, kind: str) -> dict[str, str]:
         """All JSON texts of one kind by id, in the order of their ids."""
@@ -272,6 +298,10 @@ class Journal:
             unpriced_calls=unpriced,
         )
 
+    def _forget_recent(self) -> None:
+        with self._recent_lock:
+            self._recent.clear()
+
     def disown(self) -> None:
         """Everything in here was paid for by another run."""
         self._file.write("UPDATE answers SET own = 0")
@@ -280,6 +310,7 @@ class Journal:
 
     def drop_iterations_after(self, iteration: int) -> None:
         """Forget what a search did in later iterations; evaluations go by content and stay."""
+        self._forget_recent()
         for table, column in (("answers", "slot"), ("retrievals", "slot"), ("records", "id")):
             names = self._file.all(f"SELECT DISTINCT {column} FROM {table}")
             for (name,) in names:
@@ -293,6 +324,7 @@ class Journal:
             keep: kind of records that stay.
             up_to: records of iterations up to this one stay, too: those of a fork's parent.
         """
+        self._forget_recent()
         for kind, id_ in self._file.all("SELECT kind, id FROM records WHERE kind <> ?", keep):
             if up_to is None or slots.iteration_of(id_) > up_to:
                 self._file.write("DELETE FROM records WHERE kind = ? AND id = ?", kind, id_)

@@ -103,21 +103,26 @@ class OptimizationMemory:
         """Release the store; safe to call twice."""
         self._client.close()
 
-    def add(self, experience: Experience) -> None:
-        """Keep a lesson; one with the same id is replaced, so adding again changes nothing."""
-        text = relevance_text(experience.slow_source, experience.bottleneck)
+    def add(self, *experiences: Experience) -> None:
+        """Keep lessons; one with the same id is replaced, so adding again changes nothing."""
+        if not experiences:
+            return
+        texts = [relevance_text(lesson.slow_source, lesson.bottleneck) for lesson in experiences]
+        embeddings = self._embedder.embed(texts)
+        # One call for all: each one waits for the disk.
         with self._writing():
             self._collection.upsert(
-                ids=[experience.id],
-                embeddings=self._embedder.embed([text]),
-                documents=[experience.model_dump_json()],
+                ids=[lesson.id for lesson in experiences],
+                embeddings=embeddings,
+                documents=[lesson.model_dump_json() for lesson in experiences],
                 metadatas=[
                     {
                         "schema_version": SCHEMA_VERSION,
-                        "device": experience.device,
-                        "dialect": experience.dialect,
-                        "task": experience.task,
+                        "device": lesson.device,
+                        "dialect": lesson.dialect,
+                        "task": lesson.task,
                     }
+                    for lesson in experiences
                 ],
             )
 

@@ -56,10 +56,10 @@ class PriceTable(BaseModel):
 
         Args:
             label: `provider:name`, with or without `@server`.
-            base_url: the server, when it is not the provider's own.
+            base_url: the server of a label without one; None for the provider's own.
         """
         name, at, server = label.partition("@http")
-        url = base_url or (f"http{server}" if at else None)
+        url = f"http{server}" if at else base_url
         names = [f"{name}@{url}"] if url else []
         names += [name, _SNAPSHOT.sub("", name)]
         for candidate in names:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from accelopt.events import Observer
     from accelopt.kernel import KernelTask
 
+LOST_CALL = "lost_call"
+"""Kind of the records, by slot, of calls that failed for good: they have no answer to replay."""
+
 _KEPT_RECORDS = "verification"
 
 
@@ -57,6 +60,7 @@ def replay(
 ) -> Replay:
     """Replay a run in a temporary folder; its own folder stays as it is.
 
+    The iterations that the run completed are replayed; what it began beyond them is left out.
     Evaluations come from the journal as well; a program is judged only if the backend's version,
     or the task, is another one than was recorded.
 
@@ -76,23 +80,25 @@ def replay(
             hint="resume it first",
         )
     registry = installed()
-    with tempfile.TemporaryDirectory(prefix="accelopt-replay-") as folder:
-        with _copy(store, Path(folder)) as again:
-            result = registry.graph(again.config.graph).run(
-                RunServices(
-                    config=again.config,
-                    task=task,
-                    backend=backend,
-                    chat_models={},
-                    embedder=registry.embedder(again.config.embedder),
-                    store=again,
-                    observers=tuple(observers),
-                    recorded=True,
-                )
+    with (
+        tempfile.TemporaryDirectory(prefix="accelopt-replay-") as folder,
+        _copy(store, Path(folder), recorded[-1].iteration) as again,
+    ):
+        result = registry.graph(again.config.graph).run(
+            RunServices(
+                config=again.config,
+                task=task,
+                backend=backend,
+                chat_models={},
+                embedder=registry.embedder(again.config.embedder),
+                store=again,
+                observers=tuple(observers),
+                recorded=True,
             )
-            replayed = beam_history(again.journal)
-            answers = again.journal.answer_count()
-            evaluations = again.journal.counts().evaluations
+        )
+        replayed = beam_history(again.journal)
+        answers = again.journal.answer_count()
+        evaluations = again.journal.counts().evaluations
     best = (result.best.id, result.best.latency_us)
     before = recorded[-1].best
     return Replay(
@@ -106,8 +112,11 @@ def replay(
     )
 
 
-def _copy(store: RunStore, folder: Path) -> RunStore:
-    """The run's settings and what it paid for, in a new folder; nothing that was worked out."""
+def _copy(store: RunStore, folder: Path, last: int) -> RunStore:
+    """The run's settings and what it paid for up to iteration `last`, in a new folder.
+
+    Nothing that was worked out is taken over.
+    """
     private = {"memory": NONE, "evaluation_cache": NONE}
     unbounded = dict.fromkeys(("budget_usd", "max_tokens", "max_evaluations", "max_minutes"))
     config = changed(store.config, private | unbounded, fork=True)
@@ -120,8 +129,12 @@ def _copy(store: RunStore, folder: Path) -> RunStore:
         forked_at=store.forked_at,
     )
     store.journal.copy_to(again.path / "journal.sqlite")
+    again.journal.drop_iterations_after(last)
     again.journal.drop_records(_KEPT_RECORDS, up_to=store.forked_at)
     again.journal.disown()
+    for event in store.events():
+        if event.get("kind") == "model_call_finished" and event.get("status") == "failed":
+            again.journal.put_record(LOST_CALL, str(event["slot"]), "{}")
     return again
 
 

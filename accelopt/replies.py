@@ -14,6 +14,7 @@ from accelopt.reply_code import Code, bare_code, is_cut_off, without_prose
 from accelopt.reply_edits import find_edits_and_blocks
 from accelopt.reply_errors import Reason, UnusableReply
 from accelopt.reply_names import renamed, with_imports
+from accelopt.reply_plain import plain_kernel
 from accelopt.reply_reasoning import split_reasoning, strip_reasoning
 from accelopt.reply_refusal import refusal
 from accelopt.reply_text import is_blank, plain_lines, without_end_tokens
@@ -84,6 +85,13 @@ def extract_reply(
     Raises:
         UnusableReply: there is no usable code; `reason` is a stable code, the message a sentence.
     """
+    plain = plain_kernel(reply, entry, parent)
+    if plain is not None:
+        return ExtractedKernel(plain, entry, "fenced")
+    return _read_closely(reply, entry, parent)
+
+
+def _read_closely(reply: str, entry: str | None, parent: str | None) -> ExtractedKernel:
     text = without_end_tokens(reply)
     if is_blank(text):
         raise UnusableReply("empty", "the reply is empty")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from functools import cached_property
 from pathlib import Path
 
@@ -10,6 +12,9 @@ from accelopt.errors import StoreError
 from accelopt.files import write_atomic
 from accelopt.journal import Journal
 from accelopt.slots import slot_key
+
+_REMEMBERED = 64
+"""Candidates kept in memory; a kernel with its evaluation takes some 50 KB."""
 
 
 class RunRecords:
@@ -23,6 +28,8 @@ class RunRecords:
     def __init__(self, path: Path, run_id: str) -> None:
         self.path = path
         self.run_id = run_id
+        self._cache: OrderedDict[str, Candidate] = OrderedDict()
+        self._cache_lock = threading.Lock()
 
     @cached_property
     def journal(self) -> Journal:
@@ -38,6 +45,7 @@ class RunRecords:
     def save_candidate(self, candidate: Candidate) -> None:
         """Keep a candidate, and its source as `kernels/<id>.py` for people."""
         self.journal.put_record("candidate", candidate.id, candidate.model_dump_json())
+        self._remember(candidate)
         try:
             # The journal has it for good; this copy is for people.
             path = self.path / "kernels" / f"{candidate.id}.py"
@@ -51,7 +59,20 @@ class RunRecords:
         Raises:
             StoreError: the run has none.
         """
-        return Candidate.model_validate_json(self._need("candidate", id_))
+        with self._cache_lock:
+            known = self._cache.get(id_)
+        if known is None:
+            known = Candidate.model_validate_json(self._need("candidate", id_))
+            self._remember(known)
+        return known
+
+    def _remember(self, candidate: Candidate) -> None:
+        """A parent is read for each of its children."""
+        with self._cache_lock:
+            self._cache[candidate.id] = candidate
+            self._cache.move_to_end(candidate.id)
+            while len(self._cache) > _REMEMBERED:
+                self._cache.popitem(last=False)
 
     def candidates(self) -> list[Candidate]:
         """All candidates, the baseline first, then in the order of their slots."""
@@ -61,16 +82,17 @@ class RunRecords:
         ]
         return sorted(found, key=lambda candidate: slot_key(candidate.id))
 
-    def save_attempt(self, candidate: Candidate) -> None:
-        """Keep one try of a candidate: the executor's (round 0) or a fixer's."""
+    def save_failed_attempt(self, candidate: Candidate) -> None:
+        """Keep one try of a candidate, the executor's (round 0) or a fixer's, before the next one
+        takes its place."""
         id_ = f"{candidate.id}-f{candidate.fixer_rounds}"
         self.journal.put_record("attempt", id_, candidate.model_dump_json())
 
     def attempts(self) -> list[Candidate]:
         """All tries that were evaluated, failed ones too, by slot and round."""
-        found = [
-            Candidate.model_validate_json(text) for text in self.journal.records("attempt").values()
-        ]
+        texts = self.journal.records("attempt").values()
+        found = [Candidate.model_validate_json(text) for text in texts]
+        found += [made for made in self.candidates() if made.plan and made.source.text]
         return sorted(found, key=lambda tried: (slot_key(tried.id), tried.fixer_rounds))
 
     def save_plan(self, plan: Plan) -> None:

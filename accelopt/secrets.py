@@ -109,6 +109,10 @@ def _read(path: Path) -> dict[str, Any]:
             mode = os.fstat(file.fileno()).st_mode
             content = file.read()
     except FileNotFoundError:
+        if os.environ.get(KEY_FILE_VARIABLE):
+            raise ConfigError(
+                f"the key file {path} does not exist", hint=f"{KEY_FILE_VARIABLE} names it"
+            ) from None
         return {}
     except OSError as error:
         raise ConfigError(f"the key file {path} can't be read: {error.strerror}") from error

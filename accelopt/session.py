@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,8 +51,12 @@ def open_backend(name: str) -> Backend:
     return backend
 
 
-def open_models(config: RunConfig) -> dict[Role, Ensemble]:
+def open_models(config: RunConfig, leave_out: Collection[Role] = ()) -> dict[Role, Ensemble]:
     """The models of each role; each distinct one is made once.
+
+    Args:
+        config: names them.
+        leave_out: roles that need none.
 
     Raises:
         ConfigError: a name can't be used, or a key or a package is missing.
@@ -68,6 +72,7 @@ def open_models(config: RunConfig) -> dict[Role, Ensemble]:
     return {
         role: Ensemble(tuple(member(choice) for choice in parse_models(config.model_for(role))))
         for role in Role
+        if role not in leave_out
     }
 
 

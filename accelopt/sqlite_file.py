@@ -92,15 +92,15 @@ class SqliteFile:
         with self._lock:
             return self._connection.execute(statement, values).fetchall()
 
-    def write(self, statement: str, *values: Any) -> None:
-        """Run a statement that writes.
+    def write(self, statement: str, *values: Any) -> int:
+        """Run a statement that writes; gives how many rows it changed.
 
         Raises:
             StoreError: it can't be written (the disk is full, the file is read-only).
         """
         try:
             with self._lock:
-                self._connection.execute(statement, values)
+                return self._connection.execute(statement, values).rowcount
         except sqlite3.OperationalError as error:
             raise StoreError(f"can't write to {self.path}: {error}") from error
 

@@ -23,6 +23,8 @@ Matters = Callable[[float], bool]
 """Latency in microseconds -> whether anything depends on the kernel's being correct."""
 
 _NUMBERS = frozenset({Stage.CORRECTNESS})
+_WORTH_KEEPING_S = 0.05
+"""A tier that took less is as quickly repeated after a crash as it is written down."""
 
 
 def always(latency_us: float) -> bool:
@@ -66,25 +68,23 @@ class TieredJudge:
             matters: asked before the third tier.
             begun: what an earlier call gave, with untried seeds.
         """
-        evaluation = self._begin(key, source) if begun is None else begun
+        evaluation = self._begin(source) if begun is None else begun
         while not is_enough(evaluation, matters):
+            if evaluation.elapsed_s > _WORTH_KEEPING_S:
+                self._save(key, source, evaluation)
             # The first seed that fails ends a comparison, so what matters goes in one call.
             worth_all = bool(evaluation.seeds) or matters(evaluation.latency_us or 0.0)
             batch = evaluation.untried_seeds[: None if worth_all else 1]
             part = self._backend.evaluate(self._task, source, stages=_NUMBERS, seeds=batch)
             evaluation = _extended(evaluation, part, batch)
-            self._save(key, source, evaluation)
-        return evaluation
-
-    def _begin(self, key: str, source: KernelSource) -> Evaluation:
-        if Capability.ESTIMATE not in self._backend.capabilities:
-            evaluation = self._backend.evaluate(self._task, source)
-        else:
-            evaluation = self._backend.estimate(self._task, source)
-            if evaluation.ok:
-                evaluation = self._with_known_numbers(evaluation)
         self._save(key, source, evaluation)
         return evaluation
+
+    def _begin(self, source: KernelSource) -> Evaluation:
+        if Capability.ESTIMATE not in self._backend.capabilities:
+            return self._backend.evaluate(self._task, source)
+        evaluation = self._backend.estimate(self._task, source)
+        return self._with_known_numbers(evaluation) if evaluation.ok else evaluation
 
     def _with_known_numbers(self, estimate: Evaluation) -> Evaluation:
         """An estimate, completed by what is known of an equal trace."""
@@ -96,7 +96,7 @@ class TieredJudge:
         numbers = twin.evaluation
         findings = tuple(
             finding.model_copy(update={"line": None, "column": None})
-            for finding in (() if numbers.ok else numbers.diagnostics)
+            for finding in numbers.diagnostics
         )
         return estimate.model_copy(
             update={
@@ -111,7 +111,17 @@ class TieredJudge:
         # The trace first: a key whose trace is not known would be judged again after a crash.
         if evaluation.trace_hash and evaluation.seeds:
             by_trace = trace_key(self._task, evaluation.trace_hash, self._backend)
-            self._known.put(by_trace, source.text, evaluation, own=False)
+            numbers = Evaluation(
+                status=evaluation.status,
+                task=evaluation.task,
+                backend=evaluation.backend,
+                source_sha256=evaluation.source_sha256,
+                trace_hash=evaluation.trace_hash,
+                seeds=evaluation.seeds,
+                untried_seeds=evaluation.untried_seeds,
+                diagnostics=() if evaluation.ok else evaluation.diagnostics,
+            )
+            self._known.put(by_trace, "", numbers, own=False)
         self._known.put(key, source.text, evaluation)
 
 

@@ -14,7 +14,7 @@ _LOOPBACK = ("127.", "::1", "localhost", "0.0.0.0")
 def clean_environment(monkeypatch, tmp_path_factory):
     """Clear what would change a run, and keep the shared memory out of the user's home."""
     for name in list(os.environ):
-        if name.startswith(("ACCELOPT_", "OPENAI_", "LANGSMITH_", "LANGCHAIN_")):
+        if name.startswith(("ACCELOPT_", "OPENAI_", "LANGSMITH_", "LANGCHAIN_", "OTEL_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("ACCELOPT_HOME", str(tmp_path_factory.mktemp("home")))
 

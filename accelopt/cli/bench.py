@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from accelopt.cli.evaluate import open_backend
 from accelopt.cli.output import (
     console,
     duration,
@@ -25,6 +24,7 @@ from accelopt.cli.output import (
     shapes,
 )
 from accelopt.errors import ConfigError
+from accelopt.session import open_backend
 
 if TYPE_CHECKING:
     from accelopt.backend import Backend

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from accelopt.cli.output import console, microseconds, percent, print_facts, print_json, print_table
-from accelopt.errors import BackendUnavailableError, TaskError
+from accelopt.errors import TaskError
 
 if TYPE_CHECKING:
     from accelopt.backend import Backend
@@ -37,6 +37,8 @@ def evaluate(
 ) -> None:
     """Judge one kernel: constraints, correctness on every seed, latency, counters."""
     kernel_task, source = load_subject(file, task, reference, grid)
+    from accelopt.session import open_backend
+
     judge = open_backend(backend)
     chosen = parse_seeds(seeds)
     try:
@@ -89,22 +91,6 @@ def load_subject(
         grid=launched or found.baseline.grid,
     )
     return found, source
-
-
-def open_backend(name: str) -> Backend:
-    """The backend called `name`.
-
-    Raises:
-        UnknownBackendError: there is none.
-        BackendUnavailableError: it can't work here.
-    """
-    from accelopt.plugins import installed
-
-    backend = installed().backend(name)
-    reason = backend.unavailable()
-    if reason:
-        raise BackendUnavailableError(f"backend {name!r} can't be used: {reason}")
-    return backend
 
 
 def parse_seeds(text: str) -> tuple[int, ...] | None:

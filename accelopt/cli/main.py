@@ -9,7 +9,7 @@ from typing import Any, cast
 import typer
 
 from accelopt import __version__
-from accelopt.cli import bench, conformance, evaluate, listings, optimize, runs
+from accelopt.cli import bench, conformance, continue_run, evaluate, listings, optimize, runs
 from accelopt.errors import AcceloptError
 
 USAGE_ERROR = 2
@@ -31,6 +31,7 @@ def build_app() -> typer.Typer:
     )
     app.callback()(_options)
     optimize.register(app)
+    continue_run.register(app)
     evaluate.register(app)
     listings.register(app)
     runs.register(app)

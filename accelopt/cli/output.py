@@ -139,3 +139,8 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes:02d} min"
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def dollars(value: float) -> str:
+    """A sum of money for people."""
+    return f"{value:.2f} USD" if value >= 1 else f"{value:.4f} USD"

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from accelopt.cli.output import console, duration, factor, microseconds, percent
+from accelopt.cli.output import console, dollars, duration, factor, microseconds, percent
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -23,9 +23,14 @@ class RunView:
         attempts: finished attempts; many need no evaluation (no kernel, or a known one).
         evaluations: evaluations really made by this process.
         planned: attempts this run is expected to make in all.
+        cost_usd: of the calls whose price is known, earlier sessions included once an iteration
+            has ended.
+        failures: calls and replies that went wrong.
     """
 
-    def __init__(self, iterations: int, attempts_per_iteration: int) -> None:
+    def __init__(
+        self, iterations: int, attempts_per_iteration: int, budget_usd: float | None = None
+    ) -> None:
         self.started = time.monotonic()
         self.iteration = 0
         self.iterations = iterations
@@ -39,6 +44,9 @@ class RunView:
         self.model_calls = 0
         self.cached_calls = 0
         self.tokens = 0
+        self.budget_usd = budget_usd
+        self.cost_usd = 0.0
+        self.failures: Counter[str] = Counter()
         self.baseline_us: float | None = None
         self.best_us: float | None = None
         self.baseline_percent: float | None = None
@@ -61,6 +69,12 @@ class RunView:
             self.model_calls += 1
             self.cached_calls += bool(event.get("cached"))
             self.tokens += event.get("input_tokens", 0) + event.get("output_tokens", 0)
+            if not event.get("cached"):
+                self.cost_usd += event.get("cost_usd", 0.0)
+        elif kind in ("model_call_failed", "reply_unusable"):
+            self.failures[event.get("failure", "?")] += 1
+        elif kind == "beam_selected":
+            self.cost_usd = event.get("cost_usd", self.cost_usd)
         elif kind == "experience_added":
             self.lessons += 1
 
@@ -89,6 +103,14 @@ class RunView:
     def elapsed_s(self) -> float:
         """Seconds since the view was made."""
         return time.monotonic() - self.started
+
+    @property
+    def cost(self) -> str:
+        """Money spent, against the budget where there is one; empty when nothing costs anything."""
+        if self.budget_usd is not None:
+            share = 100 * self.cost_usd / self.budget_usd
+            return f"{dollars(self.cost_usd)} of {dollars(self.budget_usd)} ({share:.0f} %)"
+        return dollars(self.cost_usd) if self.cost_usd else ""
 
     @property
     def left_s(self) -> float | None:
@@ -124,6 +146,7 @@ class PlainProgress:
                 f"iteration {self.view.iteration} done: {self.view.attempts} attempts, "
                 f"{self.view.evaluations} evaluations, "
                 f"best {microseconds(self.view.best_us)}, {self.view.model_calls} model calls"
+                + (f", {self.view.cost}" if self.view.cost else "")
             )
         elif kind in ("warning", "run_stopped") and event.get("message"):
             self._line(event["message"])
@@ -182,8 +205,10 @@ class LiveProgress:
             ),
             (
                 "models",
-                f"{view.model_calls} calls, {view.tokens} tokens, {view.lessons} lessons learned",
+                f"{view.model_calls} calls, {view.tokens} tokens, {view.lessons} lessons learned"
+                + (f", {view.failures.total()} failures" if view.failures else ""),
             ),
+            ("spent", view.cost),
             (
                 "time",
                 f"{duration(view.elapsed_s)}"
@@ -194,6 +219,8 @@ class LiveProgress:
             rows.append(("warning", self._message))
         table.add_row(Text(self.title, style="bold"))
         for name, value in rows:
+            if not value:
+                continue
             table.add_row(Text(f"{name:<12}", style="dim") + Text(value))
         return table
 
@@ -204,10 +231,15 @@ def _bar(done: int, planned: int, width: int = 20) -> str:
 
 
 def make_progress(
-    title: str, *, iterations: int, attempts_per_iteration: int, live: bool | None = None
+    title: str,
+    *,
+    iterations: int,
+    attempts_per_iteration: int,
+    budget_usd: float | None = None,
+    live: bool | None = None,
 ) -> LiveProgress | PlainProgress:
     """A live view on a terminal, plain lines elsewhere; both write to standard error."""
-    view = RunView(iterations, attempts_per_iteration)
+    view = RunView(iterations, attempts_per_iteration, budget_usd)
     if live if live is not None else console(stderr=True).is_terminal:
         return LiveProgress(view, title)
     return PlainProgress(view)

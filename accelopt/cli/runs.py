@@ -6,8 +6,9 @@ from pathlib import Path
 
 import typer
 
-from accelopt.cli.optimize import find_run
 from accelopt.cli.output import console, factor, microseconds, print_facts, print_json, print_table
+from accelopt.cli.run_command import find_run
+from accelopt.cli.run_output import cost_line, failures_line
 
 JSON_OPTION = typer.Option(False, "--json", help="Print JSON.")
 RUNS_DIR_OPTION = typer.Option(None, "--runs-dir", help="Where run folders are kept [./runs].")
@@ -62,10 +63,11 @@ def show_run(
     as_json: bool = JSON_OPTION,
 ) -> None:
     """Show one run: its result and every candidate with its lineage."""
-    from accelopt.paths import runs_dir as default_runs_dir
     from accelopt.run_store import RunStore
 
-    with RunStore.open(find_run(runs_dir or default_runs_dir(), run)) as store:
+    with RunStore.open(find_run(runs_dir, run)) as store:
+        counts, failures = store.journal.counts(), store.journal.failure_counts()
+        forked = f"{store.forked_from} at iteration {store.forked_at}" if store.forked_from else ""
         summary, candidates = store.summary(), store.candidates()
         plans = {plan.id: plan.text for plan in store.plans()}
         path = store.path
@@ -80,20 +82,23 @@ def show_run(
         for c in candidates
     ]
     if as_json:
-        print_json(summary.model_dump() | {"folder": str(path), "candidates": data})
+        more = {"folder": str(path), "forked_from": forked, "failures": failures}
+        print_json(summary.model_dump() | counts.model_dump() | more | {"candidates": data})
         return
-    print_facts(
-        {
-            "run": summary.run,
-            "task": f"{summary.task} on {summary.backend}",
-            "status": summary.status + (f": {summary.message}" if summary.message else ""),
-            "baseline": microseconds(summary.baseline_latency_us),
-            "best": microseconds(summary.best_latency_us),
-            "speedup": factor(summary.speedup),
-            "effort": f"{summary.evaluations} evaluations, {summary.model_calls} model calls",
-            "folder": str(path),
-        }
-    )
+    facts = {
+        "run": summary.run,
+        "task": f"{summary.task} on {summary.backend}",
+        "status": summary.status + (f": {summary.message}" if summary.message else ""),
+        "forked from": forked,
+        "baseline": microseconds(summary.baseline_latency_us),
+        "best": microseconds(summary.best_latency_us),
+        "speedup": factor(summary.speedup),
+        "effort": f"{summary.evaluations} evaluations, {summary.model_calls} model calls",
+        "cost": cost_line(counts.model_dump()),
+        "failures": failures_line(failures),
+        "folder": str(path),
+    }
+    print_facts({name: value for name, value in facts.items() if value})
     rows = [
         [
             str(d["candidate"]),

@@ -8,18 +8,18 @@ from __future__ import annotations
 from langgraph.graph import END, START, StateGraph
 
 from accelopt_graphs import routing
-from accelopt_graphs.build import build_attempt
+from accelopt_graphs.build import add_attempt
 from accelopt_graphs.context import RunContext
 from accelopt_graphs.nodes.baseline import baseline
 from accelopt_graphs.nodes.dispatch import dispatch
 from accelopt_graphs.nodes.draw import draw
 from accelopt_graphs.nodes.keep_best import keep_best
 from accelopt_graphs.nodes.planner import planner
-from accelopt_graphs.state import AttemptInput, PlannerInput, SearchState
+from accelopt_graphs.state import PlannerInput, SearchState
 
 
 def build_best_of_n(
-    *, inner_checkpoints: bool = True
+    *, inner_graph: bool = True
 ) -> StateGraph[SearchState, RunContext, SearchState, SearchState]:
     """Plan and attempt the baseline, keep the best; T times."""
     graph = StateGraph(SearchState, context_schema=RunContext)
@@ -27,9 +27,7 @@ def build_best_of_n(
     graph.add_node("draw", draw)
     graph.add_node("planner", planner, input_schema=PlannerInput)
     graph.add_node("dispatch", dispatch)
-    graph.add_node(
-        "attempt", build_attempt(checkpoints=inner_checkpoints), input_schema=AttemptInput
-    )
+    add_attempt(graph, inner_graph=inner_graph)
     graph.add_node("keep_best", keep_best)
     graph.add_conditional_edges(START, routing.from_start_to("draw"), ["baseline", "draw"])
     graph.add_edge("baseline", "draw")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langgraph.graph import END, START, StateGraph
 
 from accelopt_graphs import routing
+from accelopt_graphs.attempt_loop import attempt
 from accelopt_graphs.context import RunContext
 from accelopt_graphs.nodes.baseline import baseline
 from accelopt_graphs.nodes.beam_selection import beam_selection
@@ -32,14 +33,8 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
 
-def build_attempt(
-    *, checkpoints: bool = True
-) -> CompiledStateGraph[AttemptState, RunContext, AttemptInput, AttemptOutput]:
-    """The inner graph: write a kernel, judge it, repair it at most F times.
-
-    Args:
-        checkpoints: keep checkpoints where the outer graph does.
-    """
+def build_attempt() -> CompiledStateGraph[AttemptState, RunContext, AttemptInput, AttemptOutput]:
+    """The inner graph: write a kernel, judge it, repair it at most F times."""
     graph = StateGraph(
         AttemptState,
         context_schema=RunContext,
@@ -53,26 +48,29 @@ def build_attempt(
     graph.add_conditional_edges("executor", routing.after_executor, ["evaluate", END])
     graph.add_conditional_edges("evaluate", routing.after_evaluation, ["fixer", END])
     graph.add_conditional_edges("fixer", routing.after_fixer, ["evaluate", END])
-    return graph.compile(checkpointer=None if checkpoints else False, name="attempt")
+    return graph.compile(name="attempt")
+
+
+def add_attempt(graph: StateGraph[SearchState, RunContext, Any, Any], *, inner_graph: bool) -> None:
+    """The node `attempt`: as an inner graph, or as the same loop in one step."""
+    step: Any = build_attempt() if inner_graph else attempt
+    graph.add_node("attempt", step, input_schema=AttemptInput)
 
 
 def build_graph(
-    *, inner_checkpoints: bool = True
+    *, inner_graph: bool = True
 ) -> StateGraph[SearchState, RunContext, SearchState, SearchState]:
     """The search: plan, attempt, learn, select; T times.
 
     Args:
-        inner_checkpoints: keep checkpoints of the steps inside an attempt too. Without them an
-            attempt is one step, and drawings can't expand it.
+        inner_graph: an attempt is a graph of its own, which drawings expand; else it is one step.
     """
     graph = StateGraph(SearchState, context_schema=RunContext)
     graph.add_node("baseline", baseline)
     graph.add_node("recall", recall)
     graph.add_node("planner", planner, input_schema=PlannerInput)
     graph.add_node("dispatch", dispatch)
-    graph.add_node(
-        "attempt", build_attempt(checkpoints=inner_checkpoints), input_schema=AttemptInput
-    )
+    add_attempt(graph, inner_graph=inner_graph)
     graph.add_node("curate", curate)
     graph.add_node("summarizer", summarizer, input_schema=SummaryInput)
     graph.add_node("memory", memory)

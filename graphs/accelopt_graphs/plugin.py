@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from accelopt.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from accelopt.embedder import Embedder
+    from accelopt.events import Observer
     from accelopt.graphs import GraphProvider, RunResult, RunServices
     from accelopt.models import ChatModelProvider
     from accelopt_graphs.provider import SearchGraph
@@ -60,10 +61,13 @@ def register_graphs(register: Callable[[GraphProvider], None]) -> None:
 
 @hookimpl
 def register_chat_models(register: Callable[[ChatModelProvider], None]) -> None:
-    """Models under `openai:`."""
+    """Models under `openai:`, and those of LangChain's own packages."""
+    from accelopt_graphs.langchain_models import langchain_providers
     from accelopt_graphs.openai_models import OpenAIModels
 
     register(OpenAIModels())
+    for provider in langchain_providers():
+        register(provider)
 
 
 @hookimpl
@@ -72,3 +76,21 @@ def register_embedders(register: Callable[[str, Callable[[], Embedder]], None]) 
     from accelopt.embedders import HashedTokenEmbedder
 
     register("hashed-tokens", HashedTokenEmbedder)
+
+
+@hookimpl
+def register_commands(register: Callable[[str, Callable[..., Any]], None]) -> None:
+    """`accelopt estimate` and `accelopt prompts`."""
+    from accelopt_graphs.estimate_command import estimate
+    from accelopt_graphs.prompts_command import prompts
+
+    register("estimate", estimate)
+    register("prompts", prompts)
+
+
+@hookimpl
+def register_observers(register: Callable[[str, Callable[[], Observer]], None]) -> None:
+    """Spans for OpenTelemetry; does nothing until its own variables ask for them."""
+    from accelopt_graphs.otel_observer import make_observer
+
+    register("opentelemetry", make_observer)

@@ -41,11 +41,11 @@ def show(
     _check("part", part, ("", *_PARTS))
     _check("edit mode", edit_mode, _MODES)
     # Imported here: the command line lists its commands without loading the libraries of a run.
-    from accelopt.cli.evaluate import open_backend
     from accelopt.cli.output import print_json
     from accelopt.models import Role
     from accelopt.plugins import installed
     from accelopt.prompts import render
+    from accelopt.session import open_backend
     from accelopt_graphs.prompt_preview import Inputs, Preview, read_kernel, read_text
 
     found = installed().task(task)

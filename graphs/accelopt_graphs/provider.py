@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
+from accelopt.collector import quiet_collector
 from accelopt.errors import BudgetExhaustedError, ChatError, StoreError
 from accelopt.graphs import RunResult, RunServices
 from accelopt.secrets import redact
@@ -23,7 +24,7 @@ from accelopt_graphs.stopping import RunStoppedError
 _STEPS_PER_ITERATION = 8
 
 Build = Callable[..., Any]
-"""Makes a state graph; takes `inner_checkpoints`."""
+"""Makes a state graph; takes `inner_graph`: whether an attempt is drawn as a graph."""
 
 
 class SearchGraph:
@@ -53,7 +54,7 @@ class SearchGraph:
         store = services.store
         hub = EventHub(store, services.observers)
         try:
-            with store.exclusive():
+            with store.exclusive(), quiet_collector():
                 finished = finished_before(services)
                 return self._run(services, hub) if finished is None else finished
         finally:
@@ -66,7 +67,9 @@ class SearchGraph:
         hub.emit(
             "run_resumed" if resumed else "run_started",
             iterations=services.config.iterations,
-            message=services.task.name,
+            task=services.task.name,
+            backend=services.backend.name,
+            graph=self.name,
         )
         try:
             with open_context(services, hub) as context:
@@ -105,8 +108,8 @@ class SearchGraph:
             + 20,
         }
         with open_saver(run.store.checkpoints_path) as saver:
-            # The journal makes a repeated attempt free, so its inner steps need no checkpoints.
-            graph = self._build(inner_checkpoints=False).compile(checkpointer=saver, name=self.name)
+            # The journal makes a repeated attempt free, so it is one step here.
+            graph = self._build(inner_graph=False).compile(checkpointer=saver, name=self.name)
             snapshot = graph.get_state(settings)
             start = None if snapshot.values else _start(run)
             if snapshot.values and not snapshot.next:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 
 from accelopt.journal import Answer, Journal
+from accelopt.replay import LOST_CALL
+from accelopt_graphs.model_errors import CallFailedError
 from accelopt_graphs.stopping import RunStoppedError
 
 
@@ -29,9 +31,12 @@ class RecordedAnswers:
         """The answer that was given in a slot to another prompt.
 
         Raises:
+            CallFailedError: the recorded call failed for good.
             RunStoppedError: none was given: the recorded run ended here.
         """
         known = self._journal.answers_in(slot)
+        if not known and self._journal.record(LOST_CALL, slot) is not None:
+            raise CallFailedError(f"the recorded call {slot} failed")
         with self._lock:
             if not known:
                 self.missing = self.missing or slot

@@ -71,9 +71,10 @@ class RunMemory:
         known = self._journal.retrieval(slot) or []
         return tuple(OfferedExperience.model_validate(item) for item in known)
 
-    def add(self, experience: Experience) -> None:
-        """Keep a lesson; adding it again changes nothing."""
-        self._opened().add(experience)
+    def add(self, *experiences: Experience) -> None:
+        """Keep lessons; adding one again changes nothing."""
+        if experiences:
+            self._opened().add(*experiences)
 
     def _search(self, candidate: Candidate, forgotten: set[str]) -> list[dict[str, object]]:
         if self._capacity <= 0:

@@ -45,8 +45,7 @@ def open_context(services: RunServices, hub: EventHub) -> Iterator[RunContext]:
         stack.callback(memory.close)
         if store.forked_at is not None:
             # A private memory starts empty; what the common part of the search learned is known.
-            for lesson in store.experiences():
-                memory.add(lesson)
+            memory.add(*store.experiences())
         pool = stack.enter_context(
             EvaluationPool(
                 services.backend,

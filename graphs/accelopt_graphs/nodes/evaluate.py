@@ -55,7 +55,6 @@ def evaluate(state: AttemptState, runtime: Runtime[RunContext]) -> AttemptState:
             fixer_rounds=round_,
             notes=draft.notes,
         )
-        run.store.save_attempt(candidate)
         run.store.save_candidate(candidate)
         ref = candidate_ref(candidate)
         us = ref["latency_us"]

@@ -42,5 +42,6 @@ def fixer(state: AttemptState, runtime: Runtime[RunContext]) -> AttemptState:
             return AttemptState(outcome="given_up")  # type: ignore[typeddict-item]
         if was_tried(run, slot, round_, found.source):
             return AttemptState(outcome="given_up")  # type: ignore[typeddict-item]
+        run.store.save_failed_attempt(failed)
         save_draft(run, slot, round_ + 1, found)
         return AttemptState(round=round_ + 1, outcome="written")  # type: ignore[typeddict-item]

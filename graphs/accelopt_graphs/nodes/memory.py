@@ -15,9 +15,9 @@ def memory(state: SearchState, runtime: Runtime[RunContext]) -> SearchState:
     with run.guard():
         order = {pair["child"]: place for place, pair in enumerate(state["pairs"])}
         lessons = sorted(state.get("lessons") or [], key=lambda lesson: order[lesson["child"]])
-        for lesson in lessons:
-            experience = run.store.experience(lesson["id"])
-            run.memory.add(experience)
+        experiences = [run.store.experience(lesson["id"]) for lesson in lessons]
+        run.memory.add(*experiences)
+        for lesson, experience in zip(lessons, experiences, strict=True):
             run.events.emit(
                 "experience_added",
                 iteration=state["iteration"],
