@@ -15,6 +15,7 @@ from simulator_kernels import whole_kernel
 
 from accelopt import KernelSource
 from accelopt.evaluation import EvaluationStatus as Status
+from accelopt.evaluation import Stage
 from accelopt.plugins import installed
 from accelopt_simulator.backend import SimulatorBackend
 from accelopt_simulator.dtypes import DTYPES
@@ -111,6 +112,36 @@ def test_an_odd_message_of_a_kernel_can_be_stored(backend, task, text):
 def test_a_giant_print_has_no_effect(backend, task):
     found = evaluate(backend, task, right("print('correct' * 10**6)"))
     assert found.status is Status.OK
+
+
+def traces_made(monkeypatch):
+    """How often a kernel was run, counted from now on."""
+    made = []
+    trace = WorkerPool.trace
+
+    def counted(pool, request):
+        made.append(request)
+        return trace(pool, request)
+
+    monkeypatch.setattr(WorkerPool, "trace", counted)
+    return made
+
+
+def test_the_tiers_of_an_evaluation_run_the_kernel_twice_in_all(backend, task, monkeypatch):
+    kernel = KernelSource(text=whole_kernel(right("marker = 20")), entry="kernel")
+    made = traces_made(monkeypatch)
+    numbers = frozenset({Stage.CORRECTNESS})
+    first = backend.estimate(task, kernel)
+    seeds = task.seeds
+    second = backend.evaluate(task, kernel, stages=numbers, seeds=seeds[:1])
+    third = backend.evaluate(task, kernel, stages=numbers, seeds=seeds[1:])
+    assert {found.trace_hash for found in (first, second, third)} == {first.trace_hash}
+    assert second.ok
+    assert third.ok
+    assert len(made) == 2
+    # A winner is run again to see whether it still gives this trace.
+    backend.screen(task, kernel)
+    assert len(made) == 3
 
 
 def test_a_kernel_that_is_not_the_same_twice_is_rejected(backend, task):
