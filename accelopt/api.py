@@ -68,11 +68,15 @@ def optimize(
             broken.
     """
     models = dict(model) if isinstance(model, Mapping) else dict.fromkeys(map(str, Role), model)
+    for role in map(str, Role):
+        if f"{role}_model" in settings:
+            models[role] = settings.pop(f"{role}_model")
     config = _config(task, backend, models, str(reference), settings)
     from accelopt import session
 
     found = task if isinstance(task, KernelTask) else session.task_of(config)
     ensembles = _ensembles(config, models)
+    session.check_names(config, ensembles)
     folder = Path(runs_dir) if runs_dir is not None else _default_runs_dir()
     with ExitStack() as stack:
         if isinstance(backend, str):
@@ -103,6 +107,9 @@ async def optimize_async(task: str | Path | KernelTask, **arguments: Any) -> Opt
         stop.set()
         # The step under way still writes to the run folder.
         await asyncio.wait({work})
+        if not work.cancelled():
+            # Asked for, so that asyncio does not complain that nobody looked at it.
+            work.exception()
         raise
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,9 +73,7 @@ class EvaluationPool:
         self._lock = threading.Lock()
         self._flights: dict[str, Future[JournalledEvaluation]] = {}
         self.workers = workers or usable_cores()
-        self._executor = ThreadPoolExecutor(
-            max_workers=self.workers, thread_name_prefix="evaluation"
-        )
+        self._places = threading.BoundedSemaphore(self.workers)
 
     def __enter__(self) -> EvaluationPool:
         return self
@@ -84,8 +82,7 @@ class EvaluationPool:
         self.close()
 
     def close(self) -> None:
-        """Wait for what is running and release the threads; safe to call twice."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        """Close the shared cache; safe to call twice. Evaluations run in their callers' threads."""
         self.known.close()
 
     def evaluate(
@@ -95,13 +92,13 @@ class EvaluationPool:
         matters: Matters = always,
         on_start: Callable[[], None] | None = None,
     ) -> Judgement:
-        """Judge a kernel; waits for a free worker.
+        """Judge a kernel in this thread; waits while too many others do.
 
         Args:
             source: the kernel.
             matters: latency in microseconds -> whether anything depends on the kernel. One that
                 does not matter is compared on one seed, and is not found correct.
-            on_start: called in the worker when a real evaluation begins.
+            on_start: called when a real evaluation begins.
 
         Raises:
             BudgetExhaustedError: no further program may be judged.
@@ -136,8 +133,9 @@ class EvaluationPool:
             made = known is None or not is_enough(known.evaluation, matters)
             if made:
                 begun = None if known is None else for_text(known, source)
-                work = self._executor.submit(self._run, key, source, matters, begun, on_start)
-                known = JournalledEvaluation(source=source.text, evaluation=work.result())
+                with self._places:
+                    evaluation = self._run(key, source, matters, begun, on_start)
+                known = JournalledEvaluation(source=source.text, evaluation=evaluation)
         except BaseException as error:
             flight.set_exception(error)
             raise

@@ -56,7 +56,8 @@ class RunResult:
         status: `finished`, or `stopped` when it can be resumed.
         baseline: the starting kernel, evaluated.
         best: the fastest correct kernel; the baseline when nothing was faster.
-        evaluations: evaluations made, journalled ones counted once.
+        evaluations: programs judged, journalled ones counted once.
+        reused_evaluations: programs that other runs had judged before.
         model_calls: model calls made, journalled ones counted once.
         input_tokens, output_tokens: tokens sent and received; worked out from the texts where the
             models do not report them.
@@ -76,6 +77,7 @@ class RunResult:
     output_tokens: int = 0
     cost_usd: float = 0.0
     unpriced_calls: int = 0
+    reused_evaluations: int = 0
     failures: Mapping[str, int] = field(default_factory=dict)
     message: str = ""
     changed_prompts: tuple[str, ...] = ()

@@ -89,6 +89,7 @@ class JournalCounts(BaseModel):
     Attributes:
         model_calls: answers.
         evaluations: programs that were judged.
+        reused_evaluations: programs that had been judged before, by other runs.
         input_tokens, output_tokens: of all answers.
         cost_usd: of all answers with a known price.
         unpriced_calls: answers without a known price.
@@ -98,6 +99,7 @@ class JournalCounts(BaseModel):
 
     model_calls: int = 0
     evaluations: int = 0
+    reused_evaluations: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
@@ -288,10 +290,15 @@ class Journal:
             " coalesce(sum(json_extract(data, '$.cost_usd') IS NULL), 0)"
             " FROM answers WHERE own = 1"
         ) or (0, 0, 0, 0.0, 0)
-        evaluations = self._file.one("SELECT count(*) FROM evaluations WHERE own = 1") or (0,)
+        # What is kept by trace has no source and is no program of its own.
+        own, known = self._file.one(
+            "SELECT coalesce(sum(own = 1), 0), coalesce(sum(own = 0 AND source <> ''), 0)"
+            " FROM evaluations"
+        ) or (0, 0)
         return JournalCounts(
             model_calls=calls,
-            evaluations=evaluations[0],
+            evaluations=own,
+            reused_evaluations=known,
             input_tokens=sent,
             output_tokens=received,
             cost_usd=cost,

@@ -117,16 +117,25 @@ def prices_of(
     return prices
 
 
+def check_names(config: RunConfig, models: Mapping[Role, Ensemble]) -> None:
+    """Find a graph, an embedder or a price that does not exist before a run folder is made.
+
+    Raises:
+        ConfigError: what is wrong, in one line.
+    """
+    registry = installed()
+    registry.graph(config.graph)
+    registry.embedder(config.embedder)
+    prices_of(models, config, price_table(config))
+
+
 def check_services(config: RunConfig) -> None:
     """Find unusable names and missing keys before a run folder is made.
 
     Raises:
         AcceloptError: what is wrong, in one line.
     """
-    registry = installed()
-    registry.graph(config.graph)
-    registry.embedder(config.embedder)
-    prices_of(open_models(config), config, price_table(config))
+    check_names(config, open_models(config))
     open_backend(config.backend).close()
 
 

@@ -49,6 +49,7 @@ def result_data(
         "best_kernel": str(store.best_path.resolve()) if store.best_path.exists() else None,
         "best_candidate": result.best.id,
         "evaluations": result.evaluations,
+        "reused_evaluations": result.reused_evaluations,
         "model_calls": result.model_calls,
         "input_tokens": result.input_tokens,
         "output_tokens": result.output_tokens,
@@ -70,7 +71,7 @@ def show_result(data: Mapping[str, Any], task: KernelTask, elapsed_s: float) -> 
         "speedup": factor(data["speedup"]),
         "of peak": f"{percent(data['percent_of_peak_baseline'])} before, "
         f"{percent(data['percent_of_peak_best'])} after{alone}",
-        "effort": f"{data['evaluations']} evaluations, {data['model_calls']} model calls, "
+        "effort": f"{evaluations_line(data)}, {data['model_calls']} model calls, "
         f"{duration(elapsed_s)}",
     }
     cost = cost_line(data)
@@ -83,6 +84,12 @@ def show_result(data: Mapping[str, Any], task: KernelTask, elapsed_s: float) -> 
     print_facts(facts)
     for note in data["notes"]:
         console().print(f"note: {note}", markup=False, soft_wrap=True)
+
+
+def evaluations_line(data: Mapping[str, Any]) -> str:
+    """How many programs were judged, and how many had been before."""
+    known = data["reused_evaluations"]
+    return f"{data['evaluations']} evaluations" + (f" ({known} known before)" if known else "")
 
 
 def cost_line(data: Mapping[str, Any]) -> str:

@@ -8,10 +8,13 @@ from accelopt import slots
 from accelopt.candidate import Candidate
 from accelopt.graphs import RunResult, RunServices
 from accelopt_graphs.context import RunContext
+from accelopt_graphs.progress_record import last_state
+from accelopt_graphs.routing import is_over
 from accelopt_graphs.winner import best_file, verified_best
 
 _COSTS = (
     "evaluations",
+    "reused_evaluations",
     "model_calls",
     "input_tokens",
     "output_tokens",
@@ -50,9 +53,7 @@ def conclude(
         best=best.id,
         best_latency_us=best.latency_us,
         elapsed_s=run.budget.elapsed_s,
-        result={"status": status, "baseline": baseline.id, "best": best.id}
-        | {"iterations": run.config.iterations}
-        | costs,
+        result={"status": status, "baseline": baseline.id, "best": best.id} | costs,
     )
     run.events.emit(
         "run_finished" if status == "finished" else "run_stopped",
@@ -79,8 +80,9 @@ def finished_before(services: RunServices) -> RunResult | None:
     saved = store.result
     if store.status != "finished" or saved is None or services.recorded:
         return None
-    if store.summary().iterations < services.config.iterations != saved.get("iterations"):
-        # More iterations were asked for since.
+    reached = last_state(store.journal)
+    if reached is not None and not is_over(reached, services.config):
+        # More iterations, or more patience, were asked for since.
         return None
     return RunResult(
         status="finished",

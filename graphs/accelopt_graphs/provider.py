@@ -18,6 +18,7 @@ from accelopt_graphs.event_hub import EventHub
 from accelopt_graphs.mermaid import draw
 from accelopt_graphs.model_errors import one_line
 from accelopt_graphs.progress_record import last_state, load_state
+from accelopt_graphs.routing import is_over
 from accelopt_graphs.services import open_context
 from accelopt_graphs.stopping import RunStoppedError
 
@@ -132,12 +133,7 @@ class SearchGraph:
 def _more(run: RunContext) -> Any:
     """Where a search goes on that had come to its end; None if it is to stay there."""
     state = last_state(run.store.journal)
-    config = run.config
-    if state is None or state["iteration"] >= config.iterations:
-        return None
-    if config.patience and state.get("stale", 0) >= config.patience:
-        return None
-    return state
+    return None if state is None or is_over(state, run.config) else state
 
 
 def _start(run: RunContext) -> Any:

@@ -8,6 +8,7 @@ from langgraph.graph import END
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 
+from accelopt.config import RunConfig
 from accelopt.evaluation import EvaluationStatus
 from accelopt.slots import slot_key
 from accelopt_graphs.context import RunContext
@@ -108,17 +109,16 @@ def to_summarizers(state: SearchState) -> list[Send] | str:
 
 def after_selection(state: SearchState, runtime: Runtime[RunContext]) -> str:
     """The next iteration, or the end."""
-    return END if _is_over(state, runtime) else "recall"
+    return END if is_over(state, runtime.context.config) else "recall"
 
 
 def after_round(state: SearchState, runtime: Runtime[RunContext]) -> str:
     """The next round of best-of-n, or the end."""
-    return END if _is_over(state, runtime) else "draw"
+    return END if is_over(state, runtime.context.config) else "draw"
 
 
-def _is_over(state: SearchState, runtime: Runtime[RunContext]) -> bool:
+def is_over(state: SearchState, config: RunConfig) -> bool:
     """All iterations are done, or too many brought no faster kernel."""
-    config = runtime.context.config
     tired = config.patience > 0 and state.get("stale", 0) >= config.patience
     return state["iteration"] >= config.iterations or tired
 

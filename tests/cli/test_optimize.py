@@ -16,6 +16,7 @@ KEYS = {
     "run",
     "run_folder",
     "status",
+    "message",
     "baseline_latency_us",
     "best_latency_us",
     "speedup",
@@ -24,9 +25,13 @@ KEYS = {
     "best_kernel",
     "best_candidate",
     "evaluations",
+    "reused_evaluations",
     "model_calls",
     "input_tokens",
     "output_tokens",
+    "cost_usd",
+    "unpriced_calls",
+    "failures",
     "calibration",
     "notes",
 }
@@ -100,9 +105,10 @@ def test_the_main_job_and_its_json_contract(accelopt):
 
 
 def test_the_same_seed_gives_the_same_search(accelopt):
+    # Without the evaluations that runs share, which would be free the second time.
+    command = "optimize silu@small --iterations 1 --memory none --json"
     first, second = (
-        accelopt("optimize", "silu@small", "--iterations", "1", "--memory", "none", "--json").data
-        for _ in range(2)
+        accelopt(*command.split(), "--set", "evaluation_cache=none").data for _ in range(2)
     )
     for key in ("best_candidate", "best_latency_us", "evaluations", "model_calls"):
         assert first[key] == second[key]
@@ -145,7 +151,7 @@ def test_settings_come_from_toml_environment_and_flags_in_that_order(
 def test_ctrl_c_stops_cleanly_and_says_how_to_resume(tmp_path):
     command = [
         sys.executable, "-m", "accelopt", "optimize", "silu@small", "--memory", "none", "--json",
-        "--iterations", "3",
+        "--iterations", "3", "--set", "evaluation_cache=none",
     ]  # fmt: skip
     environment = os.environ | {"ACCELOPT_HOME": str(tmp_path / "home")}
     process = subprocess.Popen(
@@ -164,7 +170,7 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_resume(tmp_path):
     assert process.returncode == 0, err
     stopped = json.loads(out)
     assert stopped["status"] == "stopped"
-    assert f"accelopt optimize --resume {stopped['run']}" in err
+    assert f"accelopt resume {stopped['run']}" in err
     assert "Traceback" not in err
     resumed = subprocess.run(
         [sys.executable, "-m", "accelopt", "optimize", "--resume", stopped["run"], "--json"],

@@ -26,6 +26,7 @@ PUBLIC = [
     "Diagnostic",
     "Dialect",
     "Embedder",
+    "Ensemble",
     "Evaluation",
     "EvaluationStatus",
     "Event",
@@ -36,9 +37,11 @@ PUBLIC = [
     "KernelTask",
     "ModelSettings",
     "Observer",
+    "Optimization",
     "Plan",
     "PluginError",
     "Profile",
+    "PromptFacts",
     "Reference",
     "ReplyFormatError",
     "Role",
@@ -52,10 +55,13 @@ PUBLIC = [
     "Suite",
     "TaskError",
     "UnknownBackendError",
+    "UnusableReply",
     "Work",
     "__version__",
     "hookimpl",
     "hookspec",
+    "optimize",
+    "optimize_async",
     "percent_of_peak",
     "relative_l2_error",
     "roofline_bound",
@@ -73,7 +79,8 @@ def test_the_public_names_are_these():
 def test_importing_accelopt_loads_no_heavy_library():
     code = (
         "import sys, accelopt;"
-        "print([n for n in ('langgraph', 'langchain_core', 'chromadb', 'numpy', 'rich')"
+        "print([n for n in ('langgraph', 'langchain_core', 'chromadb', 'numpy', 'rich',"
+        " 'pydantic_settings', 'typer', 'accelopt.api', 'accelopt.config')"
         " if n in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)

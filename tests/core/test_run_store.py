@@ -106,10 +106,16 @@ def test_candidates_and_plans_come_back_in_the_order_of_their_slots(store):
     assert (store.path / "kernels" / "baseline.py").read_text() == "def kernel(x): pass\n"
 
 
-def test_attempts_are_kept_by_round(store):
+def test_attempts_are_kept_by_round_the_final_one_last(store):
     for rounds in (1, 0):
-        store.save_attempt(candidate("i1-c0-p0-s0", rounds=rounds))
-    assert [tried.fixer_rounds for tried in store.attempts()] == [0, 1]
+        store.save_failed_attempt(candidate("i1-c0-p0-s0", rounds=rounds))
+    final = candidate("i1-c0-p0-s0", rounds=2).model_copy(update={"plan": "i1-c0-p0"})
+    # Neither the baseline nor an attempt without a kernel was tried.
+    without_kernel = final.model_copy(update={"id": "i1-c0-p0-s1", "source": KernelSource(text="")})
+    for made in (candidate("baseline"), final, without_kernel):
+        store.save_candidate(made)
+    tried = [(tried.id, tried.fixer_rounds) for tried in store.attempts()]
+    assert tried == [("i1-c0-p0-s0", rounds) for rounds in (0, 1, 2)]
 
 
 @pytest.mark.parametrize("kind", ["candidate", "plan", "experience"])

@@ -59,13 +59,14 @@ def test_the_links_of_the_documents_lead_somewhere():
             assert (folder / target).exists(), f"{name}: {target}"
 
 
-def test_langgraph_json_names_a_graph_that_can_be_made():
+@pytest.mark.parametrize(("name", "node"), [("optimize", "beam_selection"), ("best-of-n", "draw")])
+def test_langgraph_json_names_graphs_that_can_be_made(name, node):
     import importlib.util
 
-    entry = json.loads(text("langgraph.json"))["graphs"]["optimize"]
+    entry = json.loads(text("langgraph.json"))["graphs"][name]
     path, function = entry.split(":")
     spec = importlib.util.spec_from_file_location("studio_entry", ROOT / path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     graph = getattr(module, function)()
-    assert "beam_selection" in graph.get_graph().nodes
+    assert node in graph.get_graph().nodes

@@ -54,8 +54,28 @@ def searching(request):
             return lesson(request)
 
 
+def by_role(executor, *, planner=None, fixer=None, summarizer=None):
+    """A model with one function per role; the fixer must not be asked unless there is one."""
+    roles = {
+        "planner": planner or (lambda request: f"plan {request.index}"),
+        "executor": executor,
+        "fixer": fixer,
+        "summarizer": summarizer or lesson,
+    }
+
+    def answer(request):
+        function = roles[request.role]
+        assert function is not None, f"the {request.role} must not be asked"
+        return function(request)
+
+    return ScriptedChatModel(answer=answer)
+
+
 class Lab:
     """Makes runs in a temporary folder."""
+
+    by_role = staticmethod(by_role)
+    fenced = staticmethod(fenced)
 
     def __init__(self, folder):
         self.folder = folder

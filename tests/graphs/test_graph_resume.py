@@ -80,7 +80,9 @@ def test_killed_after_any_call_and_resumed_nothing_is_asked_or_evaluated_twice(
 
     with RunStore.open(store.path) as again:
         second = answers(lab.model)
-        resumed = installed().graph("optimize").run(lab.services(again, model=second, backend=backend))
+        resumed = (
+            installed().graph("optimize").run(lab.services(again, model=second, backend=backend))
+        )
         assert good + second.calls == calls
         assert backend.calls.estimate == evaluations
         asked = slots_asked(again)
@@ -118,7 +120,9 @@ def test_a_stopped_run_is_resumable_and_ends_the_same(lab, straight, after):
     assert store.events()[-1]["kind"] == "run_stopped"
     with RunStore.open(store.path) as again:
         second = answers(lab.model)
-        resumed = installed().graph("optimize").run(lab.services(again, model=second, backend=backend))
+        resumed = (
+            installed().graph("optimize").run(lab.services(again, model=second, backend=backend))
+        )
         assert resumed.status == "finished"
         assert first.calls + second.calls == calls
         assert backend.calls.estimate == evaluations
@@ -170,7 +174,9 @@ def test_a_finished_run_is_not_run_again(lab):
     first = lab.run(store)
     with RunStore.open(store.path) as again:
         nothing, backend = ScriptedChatModel(), DummyBackend()
-        second = installed().graph("optimize").run(lab.services(again, model=nothing, backend=backend))
+        second = (
+            installed().graph("optimize").run(lab.services(again, model=nothing, backend=backend))
+        )
     assert second == first
     assert backend.calls.estimate == backend.calls.screen == nothing.calls == 0
 
@@ -191,10 +197,13 @@ def test_a_broken_backend_ends_the_run_and_it_can_be_resumed(lab, straight):
     assert store.status == "failed"
     assert "the device fell off" in store.summary().message
     with RunStore.open(store.path) as again:
+        judged = again.journal.counts().evaluations
+        # What was begun when the device fell off is lost; everything journalled is kept.
+        assert 0 < judged <= breaking.calls.estimate
         second, backend = answers(lab.model), DummyBackend()
         installed().graph("optimize").run(lab.services(again, model=second, backend=backend))
         assert first.calls + second.calls == calls
-        assert breaking.calls.estimate + backend.calls.estimate == evaluations
+        assert judged + backend.calls.estimate == evaluations
         assert outcome(again) == expected
 
 
