@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import threading
@@ -15,6 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from accelopt import slots
+from accelopt.errors import StoreError
 from accelopt.evaluation import Evaluation
 from accelopt.sqlite_file import SqliteFile
 
@@ -31,6 +33,7 @@ CREATE TABLE IF NOT EXISTS evaluations (
     key TEXT PRIMARY KEY, source TEXT NOT NULL, data TEXT NOT NULL, created_s REAL NOT NULL,
     own INTEGER NOT NULL DEFAULT 1
 );
+CREATE TABLE IF NOT EXISTS sources (hash TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS retrievals (
     slot TEXT PRIMARY KEY, data TEXT NOT NULL, created_s REAL NOT NULL
 );
@@ -124,6 +127,7 @@ class Journal:
         self.path = path
         self._recent: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._recent_lock = threading.Lock()
+        self._stored: set[str] = set()
         self._file = SqliteFile(
             path, what="journal", version=SCHEMA_VERSION, schema=_SCHEMA, migrate=_migrate
         )
@@ -170,12 +174,37 @@ class Journal:
 
     def evaluation(self, key: str) -> JournalledEvaluation | None:
         """The evaluation under a content key; None if there is none."""
-        row = self._file.one("SELECT source, data FROM evaluations WHERE key = ?", key)
+        row = self._file.one(
+            "SELECT coalesce(text, source), data FROM evaluations LEFT JOIN sources"
+            " ON hash = source WHERE key = ?",
+            key,
+        )
         if row is None:
             return None
         return JournalledEvaluation(
             source=row[0], evaluation=Evaluation.model_validate_json(row[1])
         )
+
+    def put_source(self, text: str) -> str:
+        """Keep a kernel's text, once however often it is used; gives its hash (hex)."""
+        hash_ = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        with self._recent_lock:
+            known = hash_ in self._stored
+            self._stored.add(hash_)
+        if not known:
+            self._file.write("INSERT OR IGNORE INTO sources VALUES (?, ?)", hash_, text)
+        return hash_
+
+    def source(self, hash_: str) -> str:
+        """The text with that hash.
+
+        Raises:
+            StoreError: there is none.
+        """
+        row = self._file.one("SELECT text FROM sources WHERE hash = ?", hash_)
+        if row is None:
+            raise StoreError(f"{self.path} is damaged: it has no source {hash_[:12]}")
+        return str(row[0])
 
     def record_evaluation(
         self, key: str, source: str, evaluation: Evaluation, *, own: bool = True
@@ -192,7 +221,7 @@ class Journal:
             "INSERT INTO evaluations VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET"
             " source = excluded.source, data = excluded.data, own = max(own, excluded.own)",
             key,
-            source,
+            self.put_source(source) if source else "",
             evaluation.model_dump_json(),
             time.time(),
             int(own),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import OrderedDict
 from functools import cached_property
@@ -44,7 +45,7 @@ class RunRecords:
 
     def save_candidate(self, candidate: Candidate) -> None:
         """Keep a candidate, and its source as `kernels/<id>.py` for people."""
-        self.journal.put_record("candidate", candidate.id, candidate.model_dump_json())
+        self.journal.put_record("candidate", candidate.id, self._packed(candidate))
         self._remember(candidate)
         try:
             # The journal has it for good; this copy is for people.
@@ -62,7 +63,7 @@ class RunRecords:
         with self._cache_lock:
             known = self._cache.get(id_)
         if known is None:
-            known = Candidate.model_validate_json(self._need("candidate", id_))
+            known = self._unpacked(self._need("candidate", id_))
             self._remember(known)
         return known
 
@@ -74,24 +75,36 @@ class RunRecords:
             while len(self._cache) > _REMEMBERED:
                 self._cache.popitem(last=False)
 
+    def _packed(self, candidate: Candidate) -> str:
+        """A candidate as JSON; its text stands among the journal's sources, where it is already
+        as a draft and as what was evaluated."""
+        hash_ = self.journal.put_source(candidate.source.text)
+        kept = candidate.model_dump_json(exclude={"source": {"text"}})
+        return f'{{"source_hash":"{hash_}","candidate":{kept}}}'
+
+    def _unpacked(self, text: str) -> Candidate:
+        data = json.loads(text)
+        if "source_hash" not in data:
+            # Written by an older version.
+            return Candidate.model_validate(data)
+        data["candidate"]["source"]["text"] = self.journal.source(data["source_hash"])
+        return Candidate.model_validate(data["candidate"])
+
     def candidates(self) -> list[Candidate]:
         """All candidates, the baseline first, then in the order of their slots."""
-        found = [
-            Candidate.model_validate_json(text)
-            for text in self.journal.records("candidate").values()
-        ]
+        found = [self._unpacked(text) for text in self.journal.records("candidate").values()]
         return sorted(found, key=lambda candidate: slot_key(candidate.id))
 
     def save_failed_attempt(self, candidate: Candidate) -> None:
         """Keep one try of a candidate, the executor's (round 0) or a fixer's, before the next one
         takes its place."""
         id_ = f"{candidate.id}-f{candidate.fixer_rounds}"
-        self.journal.put_record("attempt", id_, candidate.model_dump_json())
+        self.journal.put_record("attempt", id_, self._packed(candidate))
 
     def attempts(self) -> list[Candidate]:
         """All tries that were evaluated, failed ones too, by slot and round."""
         texts = self.journal.records("attempt").values()
-        found = [Candidate.model_validate_json(text) for text in texts]
+        found = [self._unpacked(text) for text in texts]
         found += [made for made in self.candidates() if made.plan and made.source.text]
         return sorted(found, key=lambda tried: (slot_key(tried.id), tried.fixer_rounds))
 

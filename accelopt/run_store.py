@@ -41,6 +41,9 @@ from accelopt.run_records import RunRecords
 __all__ = ["SCHEMA_VERSION", "RunStatus", "RunStore", "RunSummary"]
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=str)
+
+
 class RunStore(RunRecords):
     """One run folder. Make it with `create` or `open`; close it when done.
 
@@ -273,7 +276,7 @@ class RunStore(RunRecords):
 
     def append_event(self, event: Any) -> None:
         """Append one event to `events.jsonl`."""
-        line = json.dumps(event, ensure_ascii=False, allow_nan=False, default=str)
+        line = _ENCODER.encode(event)
         with self._events_lock:
             if self._events_file is None:
                 self._events_file = self.events_path.open("a", encoding="utf-8")

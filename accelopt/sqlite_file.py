@@ -50,6 +50,8 @@ class SqliteFile:
         try:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = NORMAL")
+            # Pages: 16 MiB. Pages that change all the time are copied back less often.
+            self._connection.execute("PRAGMA wal_autocheckpoint = 4096")
             self._prepare(version, schema, migrate)
         except sqlite3.Error as error:
             self._connection.close()

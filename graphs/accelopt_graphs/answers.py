@@ -25,7 +25,7 @@ def answer_of(
 ) -> Answer:
     """The answer in a message, with what it cost."""
     metadata: Mapping[str, Any] = message.response_metadata or {}
-    reply, reasoning = _reply(message), _reasoning(message)
+    reply, reasoning = _storable(_reply(message)), _storable(_reasoning(message))
     usage: Mapping[str, Any] = getattr(message, "usage_metadata", None) or {}
     sent, received = int(usage.get("input_tokens") or 0), int(usage.get("output_tokens") or 0)
     counted = bool(sent or received)
@@ -51,6 +51,11 @@ def answer_of(
 def was_cut_off(answer: Answer) -> bool:
     """Whether the model stopped at its output limit."""
     return answer.finish_reason.lower() in ("length", "max_tokens", "max_output_tokens")
+
+
+def _storable(text: str) -> str:
+    """The text without half characters, which JSON may carry and no file or database takes."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _reply(message: BaseMessage) -> str:

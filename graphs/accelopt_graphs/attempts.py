@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+import json
+from dataclasses import dataclass
 
 from accelopt import slots
 from accelopt.candidate import Candidate
@@ -18,15 +19,14 @@ from accelopt_graphs.state import AttemptInput
 _DRAFT = "draft"
 
 
-class Draft(BaseModel):
+@dataclass(frozen=True)
+class Draft:
     """A source that is about to be judged.
 
     Attributes:
         source: the kernel.
         notes: what is worth knowing of how it was read from the reply.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: KernelSource
     notes: tuple[str, ...] = ()
@@ -39,20 +39,23 @@ def attempt_slot(state: AttemptInput) -> str:
 
 def save_draft(run: RunContext, slot: str, round_: int, found: ExtractedKernel) -> None:
     """Keep a source that is about to be judged."""
-    source = run.task.baseline.model_copy(update={"text": found.source, "filename": f"{slot}.py"})
     notes = found.notes
     if found.renamed_from:
         notes = (*notes, f"the kernel was called {found.renamed_from!r} in the reply")
-    draft = Draft(source=source, notes=notes)
-    run.store.journal.put_record(_DRAFT, f"{slot}-f{round_}", draft.model_dump_json())
+    journal = run.store.journal
+    draft = {"source": journal.put_source(found.source), "notes": notes}
+    journal.put_record(_DRAFT, f"{slot}-f{round_}", json.dumps(draft))
 
 
 def load_draft(run: RunContext, slot: str, round_: int) -> Draft:
     """The source of a round; round 0 is the executor's."""
-    text = run.store.journal.record(_DRAFT, f"{slot}-f{round_}")
-    if text is None:
+    kept = run.store.journal.record(_DRAFT, f"{slot}-f{round_}")
+    if kept is None:
         raise LookupError(f"no source was kept for {slot}, round {round_}")
-    return Draft.model_validate_json(text)
+    draft = json.loads(kept)
+    text = run.store.journal.source(draft["source"])
+    source = run.task.baseline.model_copy(update={"text": text, "filename": f"{slot}.py"})
+    return Draft(source=source, notes=tuple(draft["notes"]))
 
 
 def was_tried(run: RunContext, slot: str, rounds: int, text: str) -> bool:

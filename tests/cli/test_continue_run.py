@@ -1,4 +1,4 @@
-"""`accelopt resume`, `fork`, `replay` and `runs show`, with a scripted model and the dummy backend."""
+"""`accelopt resume`, `fork`, `replay` and `runs show`, on the dummy backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph `best-of-n`: the baseline sampled T times N times K, without memory and without beam."""
+"""The graph `best-of-n`: the baseline sampled again and again, without memory and beam."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from accelopt.models import Ensemble, Role
+from accelopt.plugins import installed
 from accelopt.run_store import RunStore
 from accelopt.testing import DummyBackend, ScriptedChatModel
-from accelopt.plugins import installed
 
 
 class Killed(BaseException):

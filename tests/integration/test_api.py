@@ -226,7 +226,7 @@ def test_a_baseline_that_is_wrong_is_an_error(optimize):
 
 def test_the_result_holds_candidates_plans_lessons_and_the_lineage_of_the_best(optimize):
     found = optimize()
-    assert [c.id for c in found.candidates][0] == "baseline"
+    assert found.candidates[0] == found.baseline
     assert found.best in found.candidates
     assert {plan.id for plan in found.plans} >= {"i1-c0-p0", "i1-c0-p1", "i2-c0-p0"}
     line = found.lineage()
