@@ -69,7 +69,12 @@ def teaches(
     """Whether a child of this speedup over its parent may become a lesson."""
     if topk <= 0:
         return False
-    return speedup > positive_threshold or speedup < 1 / negative_threshold
+    return _above(speedup, positive_threshold) or _above(1 / speedup, negative_threshold)
+
+
+def _above(ratio: float, threshold: float) -> bool:
+    """Strictly greater, rounding of the ratio left aside: 115 us over 100 us is not above 1.15."""
+    return ratio > threshold * (1 + 1e-12)
 
 
 def choose_pairs(
@@ -95,8 +100,8 @@ def choose_pairs(
     # Sorting is stable, so equal speedups stay in the order of their slots.
     faster = sorted((s for s in chosen if s.speedup > 1), key=lambda s: -s.speedup)
     slower = sorted((s for s in chosen if s.speedup <= 1), key=lambda s: s.speedup)
-    positives = [s for s in faster if s.speedup > positive_threshold][: topk // 2]
-    negatives = [s for s in slower if s.speedup < 1 / negative_threshold]
+    positives = [s for s in faster if _above(s.speedup, positive_threshold)][: topk // 2]
+    negatives = [s for s in slower if _above(1 / s.speedup, negative_threshold)]
     return [_pair(s) for s in (*positives, *negatives[: topk - len(positives)])]
 
 

@@ -10,13 +10,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelopt.backend import Backend
+from accelopt.backend import Backend, Capability
 from accelopt.evaluation import Evaluation
 from accelopt.evaluation_key import evaluation_key
 from accelopt.journal import Journal, JournalledEvaluation
 from accelopt.kernel import KernelSource, KernelTask
 from accelopt.known_evaluations import KnownEvaluations, for_text
-from accelopt.tiers import Matters, TieredJudge, always, is_enough
+from accelopt.tiers import Matters, TieredJudge, always, as_needed, is_enough
 
 __all__ = ["EvaluationPool", "Judgement", "evaluation_key", "usable_cores"]
 
@@ -70,6 +70,7 @@ class EvaluationPool:
         self.known = KnownEvaluations(journal, shared)
         self._judge = TieredJudge(backend, task, self.known)
         self._admit = admit
+        self._has_tiers = Capability.ESTIMATE in backend.capabilities
         self._lock = threading.Lock()
         self._flights: dict[str, Future[JournalledEvaluation]] = {}
         self.workers = workers or usable_cores()
@@ -91,6 +92,7 @@ class EvaluationPool:
         *,
         matters: Matters = always,
         on_start: Callable[[], None] | None = None,
+        admitted: bool = False,
     ) -> Judgement:
         """Judge a kernel in this thread; waits while too many others do.
 
@@ -99,6 +101,7 @@ class EvaluationPool:
             matters: latency in microseconds -> whether anything depends on the kernel. One that
                 does not matter is compared on one seed, and is not found correct.
             on_start: called when a real evaluation begins.
+            admitted: it is owed to the caller, whatever else the run may have judged.
 
         Raises:
             BudgetExhaustedError: no further program may be judged.
@@ -112,13 +115,16 @@ class EvaluationPool:
                 if flight is None:
                     flight = self._flights[key] = Future()
             if first:
-                known, made = self._fly(key, source, matters, on_start, flight)
+                known, made = self._fly(key, source, matters, on_start, flight, admitted)
                 cached = cached and not made
             else:
                 known = flight.result()
             # Whoever flew first may have needed less.
             if is_enough(known.evaluation, matters):
-                return Judgement(evaluation=for_text(known, source), cached=cached)
+                evaluation = for_text(known, source)
+                if self._has_tiers:
+                    evaluation = as_needed(evaluation, matters, self._task.seeds)
+                return Judgement(evaluation=evaluation, cached=cached)
 
     def _fly(
         self,
@@ -127,6 +133,7 @@ class EvaluationPool:
         matters: Matters,
         on_start: Callable[[], None] | None,
         flight: Future[JournalledEvaluation],
+        admitted: bool,
     ) -> tuple[JournalledEvaluation, bool]:
         try:
             known = self.known.get(key)
@@ -134,7 +141,7 @@ class EvaluationPool:
             if made:
                 begun = None if known is None else for_text(known, source)
                 with self._places:
-                    evaluation = self._run(key, source, matters, begun, on_start)
+                    evaluation = self._run(key, source, matters, begun, on_start, admitted)
                 known = JournalledEvaluation(source=source.text, evaluation=evaluation)
         except BaseException as error:
             flight.set_exception(error)
@@ -153,9 +160,10 @@ class EvaluationPool:
         matters: Matters,
         begun: Evaluation | None,
         on_start: Callable[[], None] | None,
+        admitted: bool,
     ) -> Evaluation:
         # What was begun has been counted.
-        with self._admit() if begun is None else nullcontext():
+        with self._admit() if begun is None and not admitted else nullcontext():
             if on_start is not None:
                 on_start()
             return self._judge.judge(key, source, matters, begun)

@@ -21,7 +21,7 @@ from accelopt.evaluation import Evaluation
 from accelopt.sqlite_file import SqliteFile
 
 SCHEMA_VERSION = 2
-_RECENT_RECORDS = 512
+_RECENT_RECORDS = 256
 _RECENT_CHARACTERS = 30_000
 
 _SCHEMA = """
@@ -190,9 +190,11 @@ class Journal:
         hash_ = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         with self._recent_lock:
             known = hash_ in self._stored
-            self._stored.add(hash_)
         if not known:
             self._file.write("INSERT OR IGNORE INTO sources VALUES (?, ?)", hash_, text)
+            # Only now: whoever finds it here relies on its being in the file.
+            with self._recent_lock:
+                self._stored.add(hash_)
         return hash_
 
     def source(self, hash_: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,31 +133,51 @@ class OptimizationMemory:
         lessons = _experiences(found["documents"])
         return lessons[0] if lessons else None
 
-    def retrieve(self, query_text: str, device: str, dialect: str, k: int) -> list[Experience]:
+    def retrieve(
+        self,
+        query_text: str,
+        device: str,
+        dialect: str,
+        k: int,
+        *,
+        leave_out: Collection[str] = (),
+    ) -> list[Experience]:
         """The `k` most relevant lessons for a device and a dialect, the most relevant first.
 
         Equal relevance goes by id, so the same store and query always give the same list.
+
+        Args:
+            query_text: what is looked for; see `relevance_text`.
+            device: device name.
+            dialect: dialect name.
+            k: how many at most.
+            leave_out: ids of lessons that are not wanted.
         """
         if k <= 0:
-            return []
-        with self._lock:
-            # All lessons of the device and dialect are compared exactly: an approximate index would
-            # make the answer depend on insertion order, and a memory holds thousands, not millions.
-            found = self._collection.get(
-                where={"$and": [{"device": device}, {"dialect": dialect}]},
-                include=["documents", "embeddings"],
-            )
-        if not found["ids"]:
             return []
         import numpy as np
 
         query = np.asarray(self._embedder.embed([query_text])[0])
-        scores = np.asarray(found["embeddings"], dtype=np.float64) @ query
-        ranked = sorted(
-            zip(found["ids"], scores, found["documents"], strict=True),
-            key=lambda item: (-round(float(item[1]), _ROUNDING), item[0]),
-        )
-        return _experiences([document for _, _, document in ranked[:k]])
+        with self._lock:
+            # All lessons of the device and dialect are compared exactly: an approximate index would
+            # make the answer depend on insertion order, and a memory holds thousands, not millions.
+            # Their texts, two kernels each, are read for those only that are given back.
+            found = self._collection.get(
+                where={"$and": [{"device": device}, {"dialect": dialect}]}, include=["embeddings"]
+            )
+            if not found["ids"]:
+                return []
+            scores = np.asarray(found["embeddings"], dtype=np.float64) @ query
+            ranked = sorted(
+                zip(found["ids"], scores, strict=True),
+                key=lambda item: (-round(float(item[1]), _ROUNDING), item[0]),
+            )
+            ids = [id_ for id_, _ in ranked if id_ not in leave_out][:k]
+            documents = self._collection.get(ids=ids, include=["documents"]) if ids else None
+        if documents is None:
+            return []
+        by_id = {lesson.id: lesson for lesson in _experiences(documents["documents"])}
+        return [by_id[id_] for id_ in ids if id_ in by_id]
 
     def count(self) -> int:
         """How many lessons there are."""

@@ -20,7 +20,7 @@ _TOKEN = re.compile(
     | \\\n
     | (?:[rR][bB]?|[bB][rR]?|[fF][rR]?|[rR][fF]|[uU])?
       (?:\"\"\"(?:[^"\\]|\\.|"(?!""))*\"\"\"|'''(?:[^'\\]|\\.|'(?!''))*'''
-        |"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
+        |"(?!"")(?:[^"\\\n]|\\.)*"|'(?!'')(?:[^'\\\n]|\\.)*')
     | \.?\d(?:[eE][-+]|[\w.])*
     | \w+
     | \*\*=?|//=?|<<=?|>>=?|->|\.\.\.|[-+*/%&|^@=<>!:]=
@@ -56,6 +56,9 @@ def program_tokens(text: str) -> str | None:
         return None
     lines: list[str] = []
     parts: list[str] = []
+    # Level of a block of which only strings have been seen; it needs a statement to be one.
+    empty_block = 0
+    opens_block = False
     indents = [0]
     indent = depth = 0
     only_strings = True
@@ -76,30 +79,50 @@ def program_tokens(text: str) -> str | None:
         depth += piece.depth
         only_strings = only_strings and piece.only_strings
         if depth == 0:
+            before = len(indents) - 1
             level = _level(indents, indent)
-            if level is None:
+            if level is None or (level > before) != opens_block:
                 return None
+            if empty_block > level:
+                lines.append(f"{empty_block} pass")
+                empty_block = 0
             if not only_strings:
                 lines.append(f"{level} {' '.join(parts)}")
+                empty_block = 0
+            elif opens_block:
+                empty_block = level
+            opens_block = parts[-1].endswith(":")
             parts = []
-    return None if parts or pending else "\n".join(lines)
+    if empty_block:
+        lines.append(f"{empty_block} pass")
+    return None if parts or pending or opens_block else "\n".join(lines)
 
 
 # Variants of a kernel have most of their lines in common.
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=4096)
 def _piece(text: str) -> _Piece:
     tokens: list[str] = []
     depth = 0
     only_strings = trusted = True
-    is_open = False
+    is_open = continued = False
     for token in _TOKEN.findall(text):
         first, last = token[0], token[-1]
+        if token == "\\\n" or (continued and token not in (" ", "\t")):
+            # Something must stand before a continuation and in the line after it.
+            trusted = (
+                trusted
+                and bool(tokens)
+                and first not in "#\n"
+                and not (continued and token == "\\\n")
+            )
+            continued = token == "\\\n"
         if first == "#" or token in (" ", "\n", "\t", "\\\n"):
             continue
         is_string = last in _QUOTES and len(token) > 1
         if is_string:
             trusted = trusted and _is_whole(token)
-            only_strings = only_strings and "f" not in token[:2].lower()
+            # A prefix or an escape may be one that Python refuses, so such a string stays.
+            only_strings = only_strings and first in _QUOTES and "\\" not in token
             if first == '"' and "'" not in token and "\\" not in token and token[1] != '"':
                 token = f"'{token[1:-1]}'"
         else:
@@ -108,6 +131,7 @@ def _piece(text: str) -> _Piece:
             depth += (token in "([{") - (token in ")]}")
         tokens.append(token)
     indent = len(text) - len(text.lstrip(" "))
+    trusted = trusted and not continued
     return _Piece(indent, " ".join(tokens), depth, only_strings, is_open, trusted)
 
 

@@ -16,6 +16,7 @@ from accelopt.slots import slot_key
 
 _REMEMBERED = 64
 """Candidates kept in memory; a kernel with its evaluation takes some 50 KB."""
+_REMEMBERED_PLANS = 512
 
 
 class RunRecords:
@@ -31,6 +32,7 @@ class RunRecords:
         self.run_id = run_id
         self._cache: OrderedDict[str, Candidate] = OrderedDict()
         self._cache_lock = threading.Lock()
+        self._plans: dict[str, Plan] = {}
 
     @cached_property
     def journal(self) -> Journal:
@@ -118,7 +120,16 @@ class RunRecords:
         Raises:
             StoreError: the run has none.
         """
-        return Plan.model_validate_json(self._need("plan", id_))
+        with self._cache_lock:
+            known = self._plans.get(id_)
+        if known is None:
+            known = Plan.model_validate_json(self._need("plan", id_))
+            with self._cache_lock:
+                # The next planners of a candidate read the first lines of all its plans.
+                if len(self._plans) >= _REMEMBERED_PLANS:
+                    self._plans.clear()
+                self._plans[id_] = known
+        return known
 
     def plans(self) -> list[Plan]:
         """All plans in the order of their slots."""

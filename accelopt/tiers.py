@@ -39,6 +39,31 @@ def is_enough(evaluation: Evaluation, matters: Matters) -> bool:
     return bool(evaluation.seeds) and not matters(evaluation.latency_us or 0.0)
 
 
+def as_needed(evaluation: Evaluation, matters: Matters, seeds: tuple[int, ...]) -> Evaluation:
+    """What the tiers give for a kernel that matters as much, whatever more is known of it.
+
+    The same program may matter more under another parent, or in another run. What it is worth here
+    must not depend on who came first.
+
+    Args:
+        evaluation: all that is known.
+        matters: latency in microseconds -> whether anything depends on the kernel.
+        seeds: of the task.
+    """
+    judged = evaluation.ok or evaluation.status is EvaluationStatus.INCORRECT
+    if len(evaluation.seeds) <= 1 or not judged or matters(evaluation.latency_us or 0.0):
+        return evaluation
+    warnings = tuple(d for d in evaluation.diagnostics if d.severity != "error")
+    return evaluation.model_copy(
+        update={
+            "status": EvaluationStatus.OK,
+            "seeds": evaluation.seeds[:1],
+            "untried_seeds": tuple(seed for seed in seeds if seed != evaluation.seeds[0].seed),
+            "diagnostics": warnings,
+        }
+    )
+
+
 class TieredJudge:
     """Judges the kernels of one task on one backend.
 

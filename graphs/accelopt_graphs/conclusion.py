@@ -68,7 +68,7 @@ def conclude(
 
 
 def _baseline(run: RunContext) -> Candidate:
-    evaluation = run.pool.evaluate(run.task.baseline).evaluation
+    evaluation = run.pool.evaluate(run.task.baseline, admitted=True).evaluation
     return Candidate(
         id=slots.BASELINE, iteration=0, source=run.task.baseline, evaluation=evaluation
     )

@@ -42,7 +42,12 @@ def end_iteration(
         beam=beam,
         best=best,
         stale=0 if gained else state.get("stale", 0) + 1,
-        tried=with_outcomes(state),
+        # Who has left the beam does not come back.
+        tried={
+            id_: plans
+            for id_, plans in with_outcomes(state).items()
+            if id_ in {ref["id"] for ref in beam}
+        },
     )
     save_state(run.store.journal, {**state, **selected})
     run.store.update(

@@ -110,12 +110,14 @@ class ModelCalls:
         delay_s = self._policy.first_delay_s
         attempt = 0
         while True:
-            model = self._without_temperature.get(member.label, member.model)
+            model = member.model
             try:
                 with (
                     throttle.slot(self._stop),
                     self._budget.call(usage_key, price, expected, self._stop.check) as settle,
                 ):
+                    # Only now: while this call waited, another may have learned more.
+                    model = self._without_temperature.get(member.label, member.model)
                     message = self._invoke(model, request, prompt)
                     answer = answer_of(
                         message,

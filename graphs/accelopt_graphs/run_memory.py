@@ -81,16 +81,15 @@ class RunMemory:
             return []
         query = relevance_text(candidate.source.text, candidate.evaluation.bound)
         found = self._opened().retrieve(
-            query, self._device, self._dialect, self._capacity + len(forgotten)
+            query, self._device, self._dialect, self._capacity, leave_out=forgotten
         )
         offered = [
             OfferedExperience(
                 id=lesson.id, title=lesson.title, strategy=lesson.strategy, speedup=lesson.speedup
             )
             for lesson in found
-            if lesson.id not in forgotten
         ]
-        return [lesson.model_dump(mode="json") for lesson in offered[: self._capacity]]
+        return [lesson.model_dump(mode="json") for lesson in offered]
 
     def _opened(self) -> OptimizationMemory:
         with self._lock:

@@ -104,3 +104,14 @@ def test_more_lessons_than_places_never_exceed_the_capacity():
 
 def test_no_op_lessons_take_no_place():
     assert push(["a"], ["", "b", "a"], 8) == ["a", "b"]
+
+
+def test_a_slow_down_of_exactly_the_threshold_teaches_nothing_and_one_above_does():
+    def lessons(child_us):
+        sample = Sample(
+            id="i1-c0-p0-s0", parent="baseline", plan="i1-c0-p0", speedup=100 / child_us
+        )
+        return choose_pairs([sample], topk=8, positive_threshold=1.04, negative_threshold=1.15)
+
+    assert lessons(115) == []
+    assert len(lessons(115.001)) == 1

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from accelopt.backend import Capability
-from accelopt.evaluation import Diagnostic, Stage
+from accelopt.evaluation import Diagnostic, EvaluationStatus, SeedResult, Stage
 from accelopt.evaluation_pool import EvaluationPool, evaluation_key, usable_cores
 from accelopt.journal import Journal
 from accelopt.kernel import Dialect, KernelSource
@@ -274,3 +274,40 @@ def test_a_program_that_is_not_admitted_is_not_judged(journal):
         with pytest.raises(FullError):
             pool.evaluate(source(51.0))
     assert backend.calls.estimate == 1
+
+
+class Late(DummyBackend):
+    """Every kernel is right on the first seed and wrong on the second."""
+
+    def _judge(self, task, source, stages, seeds):
+        found = super()._judge(task, source, stages, seeds)
+        if TASK.seeds[1] not in seeds:
+            return found
+        results = tuple(
+            SeedResult(seed=seed, error=1.0, tolerance=1e-5, ok=seed != TASK.seeds[1])
+            for seed in seeds
+        )
+        return found.model_copy(update={"status": EvaluationStatus.INCORRECT, "seeds": results})
+
+
+def test_what_a_kernel_is_worth_does_not_depend_on_who_judged_it_before(journal):
+    def unimportant(latency_us):
+        return False
+
+    with EvaluationPool(Late(), TASK, journal) as pool:
+        before = pool.evaluate(source(note="a"), matters=unimportant).evaluation
+        full = pool.evaluate(source(note="a")).evaluation
+        after = pool.evaluate(source(note="a"), matters=unimportant).evaluation
+    assert full.status == "incorrect"
+    assert (before.status, after.status) == ("ok", "ok")
+    assert before.seeds == after.seeds
+    assert before.untried_seeds == after.untried_seeds == TASK.seeds[1:]
+    assert not after.correct
+
+
+def test_an_evaluation_that_is_owed_needs_no_admission(journal):
+    def refuse():
+        raise RuntimeError("full")
+
+    with EvaluationPool(DummyBackend(), TASK, journal, admit=refuse) as pool:
+        assert pool.evaluate(source(), admitted=True).evaluation.correct

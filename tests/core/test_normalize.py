@@ -63,6 +63,12 @@ def test_another_program_has_another_hash(other):
         ("""y = f"{x["a"] + "}  # one"}"\n""", """y = f"{x["a"] + "}  # two"}"\n"""),
         ("""y = "it's"\n""", "y = 'it'\n"),
         ("a\\\nb\n", "a\nb\n"),
+        (" ''\n", "''\n"),
+        ("#''''\n", "''''\n"),
+        ("def f():\n    ''\nx = 1\n", "def f():\nx = 1\n"),
+        ("x = 1\n    ''\n", "x = 1\n"),
+        ("def f():\n", "def f():\n    ''\n"),
+        ("if a:\n    if b:\n        ''\n    c\n", "if a:\n    if b:\n    c\n"),
         ("y = '''a\n\n  b'''\n", "y = '''a\n  b'''\n"),
     ],
 )
@@ -73,7 +79,7 @@ def test_what_looks_alike_is_kept_apart(one, other):
 PIECES = [*"abf01.+-*=:,()[]{}#'\"\\ \n\t", "'''", '"""', "    ", "if", "\n  "]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=24))
 def test_equal_tokens_mean_equal_programs(parts):
     text = "".join(parts)

@@ -276,3 +276,13 @@ def test_kill_9_of_the_whole_process_and_resume(lab, straight, limit, tmp_path):
         assert paid.model_calls + second.calls == calls
         assert paid.evaluations + backend.calls.estimate == evaluations
         assert outcome(store) == expected
+
+
+def test_a_run_without_time_for_its_baseline_still_names_it(lab):
+    with lab.store(max_minutes=1e-9) as store:
+        result = lab.run(store)
+        assert (result.status, store.status) == ("stopped", "stopped")
+    assert result.best.id == "baseline"
+    assert result.best.latency_us == 100
+    assert "minutes" in result.message
+    assert lab.model.calls == 0

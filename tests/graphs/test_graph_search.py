@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from accelopt.embedders import HashedTokenEmbedder
 from accelopt.errors import AcceloptError, BudgetExhaustedError, ChatError, StoreError
 from accelopt.memory import OptimizationMemory
-from accelopt.testing import RecordingObserver, ScriptedChatModel, dummy_kernel, dummy_task
 from accelopt.plugins import installed
+from accelopt.testing import RecordingObserver, ScriptedChatModel, dummy_kernel, dummy_task
 
 
 def fenced(code):
@@ -324,12 +326,17 @@ def test_a_long_outage_ends_the_run_before_the_iterations_are_used_up(lab):
 
 
 def test_a_budget_that_runs_out_stops_cleanly_and_resumably(lab):
+    answered = threading.Semaphore(0)
+
     def executor(request):
         if request.plan == "plan 1":
+            # After the answer to the other plan, whose kernel is paid for.
+            assert answered.acquire(timeout=10)
             return BudgetExhaustedError("the budget of 3 calls is used up")
+        answered.release()
         return fenced(dummy_kernel(70, note=f"{request.index}"))
 
-    with lab.store(iterations=1, model_concurrency=1) as store:
+    with lab.store(iterations=1, num_samples=1) as store:
         result = lab.run(store, model=model(executor))
         assert result.status == store.status == "stopped"
         assert "budget" in store.summary().message
@@ -369,9 +376,13 @@ def test_tried_plans_are_told_to_the_next_planner_of_the_same_candidate(lab):
     lab.run(lab.store(topk_experiences=0, beam_width=1), model=chat)
     planners = [r for r in chat.requests if r.role == "planner"]
     assert [r.tried for r in planners[:2]] == [(), ()]
-    assert planners[2].tried == planners[3].tried == (
-        "plan 0 after 0 (gave 0.67x)",
-        "plan 1 after 0 (gave 0.67x)",
+    assert (
+        planners[2].tried
+        == planners[3].tried
+        == (
+            "plan 0 after 0 (gave 0.67x)",
+            "plan 1 after 0 (gave 0.67x)",
+        )
     )
 
 

@@ -73,7 +73,7 @@ def test_a_hostile_candidate_is_an_evaluation_and_the_next_one_works(backend, wh
 def test_a_run_goes_on_past_hostile_candidates(tmp_path):
     from accelopt.config import RunConfig
     from accelopt.graphs import RunServices
-    from accelopt.models import Role
+    from accelopt.models import Ensemble, Role
     from accelopt.run_store import RunStore
     from accelopt.testing import ScriptedChatModel
 
@@ -95,7 +95,7 @@ def test_a_run_goes_on_past_hostile_candidates(tmp_path):
         result = installed().graph("optimize").run(
             RunServices(
                 config=config, task=SAMPLE.task, backend=backend,
-                chat_models=dict.fromkeys(Role, model),
+                chat_models=dict.fromkeys(Role, Ensemble.of("scripted", model)),
                 embedder=installed().embedder(config.embedder), store=store,
             )
         )  # fmt: skip
