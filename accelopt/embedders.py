@@ -46,7 +46,7 @@ class HashedTokenEmbedder:
 
 
 # A kernel that stays in the beam is looked up again and again.
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def _vector(text: str, dimension: int) -> tuple[float, ...]:
     vector = np.zeros(dimension, dtype=np.float64)
     for feature, (count, weight) in sorted(_features(text).items()):
@@ -60,7 +60,7 @@ def _vector(text: str, dimension: int) -> tuple[float, ...]:
     return tuple(float(value) for value in vector / norm)
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=8192)
 def _number(feature: str) -> int:
     digest = blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
@@ -85,6 +85,6 @@ def _features(text: str) -> dict[str, tuple[int, float]]:
     return found
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=8192)
 def _parts(token: str) -> tuple[str, ...]:
     return tuple(part.lower() for part in _PART.findall(token))

@@ -22,7 +22,7 @@ from accelopt.sqlite_file import SqliteFile
 
 SCHEMA_VERSION = 2
 _RECENT_RECORDS = 256
-_RECENT_CHARACTERS = 30_000
+_RECENT_CHARACTERS = 4_000
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS answers (
@@ -255,8 +255,10 @@ class Journal:
         row = self._file.one("SELECT data FROM records WHERE kind = ? AND id = ?", kind, id_)
         if row is None:
             return None
-        self._remember(kind, id_, str(row[0]))
-        return str(row[0])
+        data = str(row[0])
+        if len(data) <= _RECENT_CHARACTERS:
+            self._remember(kind, id_, data)
+        return data
 
     def _remember(self, kind: str, id_: str, data: str) -> None:
         """Plans and drafts are read as soon as they are written, some of them many times."""

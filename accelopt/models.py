@@ -142,6 +142,8 @@ class Ensemble:
 
     def pick(self, seed: int, slot: str) -> Member:
         """The member that answers in a slot; the same one in every process and on every resume."""
+        if len(self.members) == 1:
+            return self.members[0]
         digest = hashlib.blake2b(f"{seed}\0{slot}".encode(), digest_size=8).digest()
         total = sum(member.weight for member in self.members)
         left = int.from_bytes(digest, "big") / 2**64 * total

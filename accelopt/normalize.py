@@ -55,7 +55,7 @@ def normalized_source(text: str) -> str:
         return text.strip()
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=64)
 def normalized_hash(text: str) -> str:
     """Hash (hex): equal for one program in two layouts, never equal for two programs."""
     tokens = program_tokens(text)

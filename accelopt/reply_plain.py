@@ -28,6 +28,8 @@ _MARKS = (
 )
 _LINE_MARKS = ("\n@@", "\n--- ", "\n+++ ", "\n*** ")
 _TAG = re.compile(r"<[A-Za-z]")
+_COMMENT = re.compile(r"#.*")
+_ELLIPSIS = re.compile(r"\n[ \t]*\.\.\.[ \t]*\n")
 _LEFT_OUT = re.compile(r"\.\.\.|\b(?:rest|remain|remains|same|existing|unchanged)\b", re.IGNORECASE)
 
 
@@ -55,13 +57,12 @@ def plain_kernel(reply: str, entry: str | None, parent: str | None) -> str | Non
     definition = f"def {entry}("
     if code.count(definition) != 1 or f"\n{definition}" not in f"\n{code}":
         return None
-    lines = code.split("\n")
-    if any("#" in line and _LEFT_OUT.search(line.partition("#")[2]) for line in lines):
+    if any(_LEFT_OUT.search(comment) for comment in _COMMENT.findall(code)):
         return None
-    if any(line.strip() == "..." for line in lines):
+    if _ELLIPSIS.search(code):
         return None
     imports = _imports(parent)
-    if imports is None or not imports.issubset(lines):
+    if imports is None or not imports.issubset(code.split("\n")):
         return None
     return code.strip("\n") + "\n"
 

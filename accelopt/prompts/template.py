@@ -81,7 +81,12 @@ def fill_text(name: str, values: Mapping[str, str]) -> str:
     Raises:
         ConfigError: a placeholder has no value, or a value has no placeholder.
     """
-    return Template(name, "", packaged_text(name).strip()).fill(values)[1]
+    return _text_template(name).fill(values)[1]
+
+
+@cache
+def _text_template(name: str) -> Template:
+    return Template(name, "", packaged_text(name).strip())
 
 
 @cache
