@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from accelopt.allocations import wiped_allocations
 from accelopt.candidate import Experience
 from accelopt.errors import SchemaVersionError, StoreError
 from accelopt.files import locked
@@ -193,7 +194,11 @@ class OptimizationMemory:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        with self._lock, locked(self.path / ".accelopt.lock", wait=True):
+        with (
+            self._lock,
+            locked(self.path / ".accelopt.lock", wait=True),
+            wiped_allocations(),
+        ):
             yield
 
 

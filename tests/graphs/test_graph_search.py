@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import itertools
 
 import pytest
 
@@ -326,14 +326,163 @@ def test_a_long_outage_ends_the_run_before_the_iterations_are_used_up(lab):
 
 
 def test_a_budget_that_runs_out_stops_cleanly_and_resumably(lab):
-    answered = threading.Semaphore(0)
+    asked = itertools.count()
 
     def executor(request):
-        if request.plan == "plan 1":
-            # After the answer to the other plan, whose kernel is paid for.
-            assert answered.acquire(timeout=10)
+        if next(asked):
             return BudgetExhaustedError("the budget of 3 calls is used up")
-        answered.release()
+        return fenced(dummy_kernel(70, note=f"{request.index}"))
+
+    with lab.store(iterations=1, num_samples=1) as store:
+        lab.run(store, model=chat)
+        assert store.experiences() == []
+        with OptimizationMemory(store.path / "memory", HashedTokenEmbedder()) as memory:
+            assert memory.count() == 0
+    assert count(chat, "summarizer") == 2
+
+
+def test_runs_of_a_user_share_the_memory(lab):
+    first = lab.store(memory="", iterations=1)
+    lab.run(first)
+    lab.run(lab.store(memory="", iterations=1), model=lab.model)
+    offered = [r.experiences for r in lab.model.requests if r.role == "planner"]
+    assert offered[0] == ()
+    assert all(e.id.startswith(first.run_id) for e in offered[-1])
+    assert offered[-1]
+
+
+def test_another_embedders_memory_is_refused_before_anything_is_paid_for(lab, tmp_path):
+    class Other(HashedTokenEmbedder):
+        @property
+        def name(self):
+            return "other"
+
+    OptimizationMemory(tmp_path / "memory", Other()).close()
+    with pytest.raises(StoreError, match="other"):
+        lab.run(lab.store(memory=str(tmp_path / "memory")))
+    assert lab.model.calls == 0
+
+
+def test_the_fixer_gets_at_most_f_rounds_and_the_result_keeps_plan_and_sample(lab):
+    chat = model(
+        lambda request: fenced(dummy_kernel(10, status="incorrect", note=request.plan)),
+        fixer=lambda request: (
+            fenced(
+                dummy_kernel(
+                    20, status="ok" if request.index == 2 else "timeout", note=request.plan
+                )
+            )
+            if request.plan == "plan 0"
+            else fenced(dummy_kernel(30, status="rejected", note=f"{request.plan}{request.index}"))
+        ),
+    )
+    with lab.store(iterations=1, num_samples=1, fixer_rounds=3) as store:
+        result = lab.run(store, model=chat)
+        repaired, hopeless = (store.candidate(f"i1-c0-p{n}-s0") for n in (0, 1))
+        tries = [(t.id, t.fixer_rounds, t.evaluation.status) for t in store.attempts()]
+    # The second timeout is the same program again, so the fixer has nothing new to say.
+    assert repaired.fixer_rounds == 1
+    assert repaired.evaluation.status == "timeout"
+    assert (hopeless.fixer_rounds, hopeless.evaluation.status) == (3, "rejected")
+    assert (hopeless.plan, hopeless.sample, hopeless.parent) == ("i1-c0-p1", 0, "baseline")
+    assert [round_ for id_, round_, _ in tries if id_ == hopeless.id] == [0, 1, 2, 3]
+    assert count(chat, "fixer") == 2 + 3
+    assert result.best.id == "baseline"
+
+
+def test_the_fixer_sees_plan_parent_and_findings_and_its_kernel_wins(lab):
+    broken = "# status: constraint_violation\n# rule: psum_overflow\n# line: 4\ndef kernel(x): 1\n"
+    chat = model(
+        lambda request: fenced(broken),
+        fixer=lambda request: fenced(dummy_kernel(10, note="repaired")),
+    )
+    result = lab.run(lab.store(iterations=1, num_plans=1, num_samples=1), model=chat)
+    [request] = [r for r in chat.requests if r.role == "fixer"]
+    assert request.plan == "plan 0"
+    assert request.parent == lab.task.baseline.text
+    assert request.status == "constraint_violation"
+    assert [(d.rule, d.line) for d in request.diagnostics] == [("psum_overflow", 4)]
+    assert (result.best.id, result.best.fixer_rounds) == ("i1-c0-p0-s0", 1)
+
+
+def test_with_no_fixer_rounds_the_fixer_is_never_asked(lab):
+    chat = model(lambda request: fenced(dummy_kernel(1, status="incorrect", note=request.plan)))
+    lab.run(lab.store(fixer_rounds=0), model=chat)
+    assert count(chat, "fixer") == 0
+
+
+@pytest.mark.parametrize("reply", [RuntimeError("boom"), "no code here", "", TimeoutError("slow")])
+def test_a_failed_sample_is_recorded_and_does_not_affect_the_next(lab, reply):
+    def executor(request):
+        return reply if request.index == 0 else fenced(dummy_kernel(70, note=request.plan))
+
+    with lab.store(iterations=1) as store:
+        result = lab.run(store, model=model(executor))
+        statuses = {c.id: c.evaluation.status.value for c in store.candidates()}
+        [finding] = store.candidate("i1-c0-p0-s0").evaluation.diagnostics
+    assert statuses["i1-c0-p0-s0"] == statuses["i1-c0-p1-s0"] == "load_error"
+    assert statuses["i1-c0-p0-s1"] == statuses["i1-c0-p1-s1"] == "ok"
+    assert finding.rule in ("model_call", "reply_format")
+    assert result.best.latency_us == 70
+
+
+def test_a_timeout_of_one_sample_does_not_affect_the_next(lab):
+    def executor(request):
+        status = "timeout" if request.index == 0 else "ok"
+        return fenced(dummy_kernel(70, status=status, note=request.plan))
+
+    result = lab.run(lab.store(iterations=1, fixer_rounds=0), model=model(executor))
+    assert result.best.id == "i1-c0-p0-s1"
+
+
+def test_a_failed_planner_call_costs_its_plan_only(lab):
+    def planner(request):
+        return RuntimeError("boom") if request.index == 0 else "plan 1"
+
+    chat = model(by_slot({("plan 1", 0): 60, ("plan 1", 1): 61}), planner=planner)
+    with lab.store(iterations=1) as store:
+        result = lab.run(store, model=chat)
+        assert [plan.id for plan in store.plans()] == ["i1-c0-p1"]
+    assert result.best.id == "i1-c0-p1-s0"
+
+
+def test_a_failed_summary_costs_its_lesson_only(lab):
+    chat = model(
+        by_slot({("plan 0", 0): 50, ("plan 1", 0): 60}),
+        summarizer=lambda r: RuntimeError("boom") if r.speedup == 2 else "**Kept**\nText",
+    )
+    with lab.store(iterations=1, num_samples=1) as store:
+        lab.run(store, model=chat)
+        assert [lesson.title for lesson in store.experiences()] == ["Kept"]
+
+
+def test_when_no_call_succeeds_the_run_says_so_and_resumes_when_the_server_is_back(lab):
+    down = ScriptedChatModel(answer=lambda request: ConnectionError("refused"))
+    store = lab.store(iterations=1)
+    with pytest.raises(ChatError, match="refused"):
+        lab.run(store, model=down)
+    assert store.status == "failed"
+    result = lab.run(store)
+    assert result.status == "finished"
+    assert result.model_calls == lab.model.calls > 0
+
+
+def test_a_long_outage_ends_the_run_before_the_iterations_are_used_up(lab):
+    def answer(request):
+        return "plan" if request.role == "planner" else ConnectionError("gone")
+
+    chat = ScriptedChatModel(answer=answer)
+    with pytest.raises(ChatError, match="in a row"):
+        lab.run(lab.store(iterations=30, model_concurrency=1), model=chat)
+    assert chat.calls < 40
+
+
+def test_a_budget_that_runs_out_stops_cleanly_and_resumably(lab):
+    asked = itertools.count()
+
+    def executor(request):
+        if next(asked):
+            return BudgetExhaustedError("the budget of 3 calls is used up")
         return fenced(dummy_kernel(70, note=f"{request.index}"))
 
     with lab.store(iterations=1, num_samples=1) as store:
