@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accelopt.allocations import wiped_allocations
 from accelopt.candidate import Experience
 from accelopt.errors import SchemaVersionError, StoreError
 from accelopt.files import locked
+from accelopt.index_files import scrub_index_files
 
 if TYPE_CHECKING:
     from accelopt.embedder import Embedder
@@ -103,6 +103,7 @@ class OptimizationMemory:
     def close(self) -> None:
         """Release the store; safe to call twice."""
         self._client.close()
+        scrub_index_files(self.path)
 
     def add(self, *experiences: Experience) -> None:
         """Keep lessons; one with the same id is replaced, so adding again changes nothing."""
@@ -194,12 +195,11 @@ class OptimizationMemory:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        with (
-            self._lock,
-            locked(self.path / ".accelopt.lock", wait=True),
-            wiped_allocations(),
-        ):
-            yield
+        with self._lock, locked(self.path / ".accelopt.lock", wait=True):
+            try:
+                yield
+            finally:
+                scrub_index_files(self.path)
 
 
 def _experiences(documents: Sequence[str] | None) -> list[Experience]:

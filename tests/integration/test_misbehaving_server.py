@@ -78,8 +78,6 @@ def event_counts(store, kind):
 def files_with(text, *folders):
     """The files below the folders that hold a text."""
     files = [path for folder in folders for path in Path(folder).rglob("*") if path.is_file()]
-    # Chroma writes memory that it never set into its index files: known, and not our writing.
-    files = [path for path in files if path.suffix != ".bin"]
     assert files
     return [path for path in files if text.encode() in path.read_bytes()]
 
