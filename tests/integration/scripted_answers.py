@@ -208,7 +208,7 @@ class Script:
         question = question.rstrip()
         role = role_of(question)
         number = digest(question, voice_of(request) if role == "planner" else "")
-        unusable = not self.calm and not asked_again and digest("unusable", *content) % 5 == 0
+        unusable = not self.calm and not asked_again and digest("unusable", *content) % 4 == 0
         match role:
             case "planner":
                 if unusable:

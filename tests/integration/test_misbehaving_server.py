@@ -121,7 +121,7 @@ def test_a_run_ends_as_if_the_server_had_behaved_and_counts_each_failure_by_kind
     assert {request.headers["authorization"] for request in server.requests} == {f"Bearer {KEY}"}
     assert script.sent.keys() >= {
         "rate_limit", "server_error", "timeout", "cut_stream", "malformed_response",
-        "reply_format:refusal", "reply_format:truncated",
+        "reply_format:refusal", "reply_format:truncated", "reply_format:no_code",
     }  # fmt: skip
     assert files_with(KEY, store.path) == []
     assert KEY not in "".join(capfd.readouterr()) + caplog.text
