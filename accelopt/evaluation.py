@@ -42,11 +42,14 @@ class Stage(StrEnum):
     CONSTRAINTS = "constraints"
     LATENCY = "latency"
     CORRECTNESS = "correctness"
+    """The published gate: the task's input seeds."""
+    ROBUSTNESS = "robustness"
+    """Fresh and stress inputs, for a kernel that passed the published gate."""
 
 
 SCREEN_STAGES = frozenset({Stage.LOAD, Stage.CONSTRAINTS})
 ESTIMATE_STAGES = SCREEN_STAGES | {Stage.LATENCY}
-ALL_STAGES = ESTIMATE_STAGES | {Stage.CORRECTNESS}
+ALL_STAGES = ESTIMATE_STAGES | {Stage.CORRECTNESS, Stage.ROBUSTNESS}
 
 
 class _Frozen(BaseModel):
@@ -95,6 +98,32 @@ class SeedResult(_Frozen):
     message: str = ""
 
 
+class InputCheck(_Frozen):
+    """Comparison with the reference on inputs beyond the published seeds.
+
+    Attributes:
+        name: `fresh` (nominal inputs with awkward ones mixed in), or `stress:<case>` of the task.
+        seed: what the inputs were drawn from; derived from this installation's key.
+        metric: `relative_l2`, or `elementwise`: the largest |kernel - reference| / |reference|.
+        error: by that metric; None when there is none to state.
+        tolerance: the limit the error must stay below.
+        ok: whether it did.
+        reference: precision of the reference, `float64` or `float32`.
+        ingredients: what was mixed into nominal inputs.
+        message: why there is no error, if so.
+    """
+
+    name: str
+    seed: int
+    metric: str
+    error: float | None
+    tolerance: float
+    ok: bool
+    reference: str
+    ingredients: tuple[str, ...] = ()
+    message: str = ""
+
+
 class Profile(_Frozen):
     """Profiler counters under the profiler's own names; None = not reported.
 
@@ -139,6 +168,8 @@ class Evaluation(_Frozen):
         seeds: one entry per input seed that was tried; the first failing one is the last.
         untried_seeds: seeds that were left out, since nothing depended on them; a kernel with any
             has not been found correct.
+        checks: comparisons on fresh and stress inputs; the first failing one is the last.
+        untried_checks: whether these were left out for the same reason.
         diagnostics: findings, errors first.
         features: named numbers that describe the kernel (for the embedder).
         line_facts: short facts by source line (for prompts).
@@ -160,6 +191,8 @@ class Evaluation(_Frozen):
     bound: str = ""
     seeds: tuple[SeedResult, ...] = ()
     untried_seeds: tuple[int, ...] = ()
+    checks: tuple[InputCheck, ...] = ()
+    untried_checks: bool = False
     diagnostics: tuple[Diagnostic, ...] = ()
     features: dict[str, float] = {}
     line_facts: dict[int, str] = {}
@@ -185,10 +218,18 @@ class Evaluation(_Frozen):
 
     @property
     def correct(self) -> bool:
-        """Upstream's third boolean: it also gave the right answer on every seed."""
-        return self.right_so_far and not self.untried_seeds
+        """Upstream's third boolean: it also gave the right answer, on every input."""
+        return self.right_so_far and not self.untried_seeds and not self.untried_checks
+
+    @property
+    def published_gate(self) -> bool | None:
+        """What the published rule alone says: every seed within tolerance. None: not tried."""
+        if not self.seeds or (self.untried_seeds and all(seed.ok for seed in self.seeds)):
+            return None
+        return all(seed.ok for seed in self.seeds)
 
     @property
     def right_so_far(self) -> bool:
         """Whether it gave the right answer on every seed that was tried, at least one."""
-        return self.ok and bool(self.seeds) and all(seed.ok for seed in self.seeds)
+        right = all(seed.ok for seed in self.seeds) and all(check.ok for check in self.checks)
+        return self.ok and bool(self.seeds) and right

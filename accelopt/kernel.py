@@ -114,6 +114,14 @@ class Reference(Protocol):
         ...
 
 
+class StressReference(Reference, Protocol):
+    """The reference of a task that states stress cases."""
+
+    def stress_inputs(self, name: str, seed: int) -> list[KernelArgument]:
+        """Draw the natural inputs of a stress case."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class ArgumentSpec:
     """One kernel argument.
@@ -127,6 +135,35 @@ class ArgumentSpec:
     shape: tuple[int, ...] = ()
     dtype: str = "float32"
     value: float | int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StressCase:
+    """Inputs that tell a right kernel from one that the published rule can't.
+
+    Attributes:
+        name: asked of the reference as `stress_inputs(name, seed)`.
+        metric: `relative_l2`, or `elementwise`: the largest |kernel - reference| / |reference|.
+        tolerance: the limit the error must stay below.
+        floor: elementwise: |reference| counts as at least this much.
+    """
+
+    name: str
+    metric: str
+    tolerance: float
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.metric not in ("relative_l2", "elementwise"):
+            raise ValueError(f"{self.name}: metric is {self.metric!r}")
+        if not 0 < self.tolerance < 1 or self.floor < 0:
+            raise ValueError(f"{self.name}: tolerance must lie in (0, 1), and floor not below 0")
+
+
+MIX_INGREDIENTS = (
+    "zeros", "large", "tiny", "denormal", "negated", "repeated", "one changed element",
+)  # fmt: skip
+"""What is mixed into nominal inputs for the fresh check (see `accelopt.stress`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +185,11 @@ class KernelTask:
             when it lives in this process only.
         published: published measurements to show beside ours, if any (latencies in microseconds).
         min_float_bits: the lowest floating-point precision, in bits, a kernel may compute in.
+        stress: inputs that it is compared on beside the seeds.
+        mix: what may be mixed into nominal inputs; an input with a domain of its own (sorted, say,
+            or positive) leaves out what does not belong there.
+        check_seeds: seeds of the fresh and stress inputs by the check's name; where a name is
+            missing, the seed is derived from this installation's key.
     """
 
     name: str
@@ -163,12 +205,18 @@ class KernelTask:
     locator: str = ""
     published: Mapping[str, float] = field(default_factory=dict)
     min_float_bits: int = 32
+    stress: tuple[StressCase, ...] = ()
+    mix: tuple[str, ...] = MIX_INGREDIENTS
+    check_seeds: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 < self.relative_l2_tolerance < 1:
             raise ValueError(f"{self.name}: tolerance must lie in (0, 1)")
         if not self.seeds:
             raise ValueError(f"{self.name}: at least one seed is needed")
+        unknown = set(self.mix) - set(MIX_INGREDIENTS)
+        if unknown:
+            raise ValueError(f"{self.name}: nothing called {min(unknown)!r} can be mixed in")
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -180,14 +228,46 @@ class KernelTask:
     def fingerprint(self) -> str:
         """Content hash of everything the judgement of a kernel depends on (hex)."""
         spec = repr(
-            (self.name, self.arguments, self.output_shape, self.relative_l2_tolerance, self.seeds)
-        )
+            (
+                self.name, self.arguments, self.output_shape, self.relative_l2_tolerance,
+                self.seeds, self.min_float_bits, self.stress, self.mix,
+                sorted(self.check_seeds.items()),
+            )
+        )  # fmt: skip
         work = self.work.model_dump_json()
         return hashlib.sha256("\0".join((spec, work, self.reference_source)).encode()).hexdigest()
 
 
 Suite = Mapping[str, Callable[[], KernelTask]]
 """Task name -> function that builds the task; nothing is drawn or computed at registration."""
+
+
+def elementwise_error(actual: Array, expected: Array, floor: float = 0.0) -> float:
+    """Largest |actual - expected| / max(|expected|, floor), in float64; 0 / 0 counts as 0.
+
+    NaN anywhere gives NaN, which no tolerance accepts.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    import numpy as np
+
+    if actual.shape != expected.shape:
+        raise ValueError(f"shape {actual.shape} instead of {expected.shape}")
+    worst = 0.0
+    flat_actual, flat_expected = actual.reshape(-1), expected.reshape(-1)
+    step = 1 << 20
+    for start in range(0, flat_expected.size, step):
+        want = flat_expected[start : start + step].astype(np.float64)
+        difference = np.abs(flat_actual[start : start + step].astype(np.float64) - want)
+        scale = np.maximum(np.abs(want), floor)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(difference == 0, 0.0, difference / scale)
+        here = float(ratio.max(initial=0.0))
+        if here != here:
+            return here
+        worst = max(worst, here)
+    return worst
 
 
 def relative_l2_error(actual: Array, expected: Array) -> float:

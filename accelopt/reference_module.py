@@ -2,7 +2,13 @@
 
 A reference file offers `get_inputs([seed])` and `forward(*inputs)`, and may offer
 `transform_to_nki_inputs(inputs)`, `transform_nki_outputs(outputs, reference)`, `signature()`,
-`work()`, `TITLE`, `TOLERANCE`, `SEEDS`, `GRID` and `MIN_FLOAT_BITS`.
+`work()`, `TITLE`, `TOLERANCE`, `SEEDS`, `GRID`, `MIN_FLOAT_BITS`, `MIX`, and `STRESS` with
+`stress_inputs(name, seed)`: inputs of its own against shortcuts, each with its own tolerance::
+
+    STRESS = {
+        "large_logits": {"relative_l2": 2e-5},
+        "small_outputs": {"elementwise": 1e-3, "floor": 1e-30},
+    }
 """
 
 from __future__ import annotations
@@ -19,7 +25,14 @@ from typing import Any
 import numpy as np
 
 from accelopt.errors import TaskError
-from accelopt.kernel import ArgumentSpec, Array, KernelArgument, Work
+from accelopt.kernel import (
+    MIX_INGREDIENTS,
+    ArgumentSpec,
+    Array,
+    KernelArgument,
+    StressCase,
+    Work,
+)
 
 _GLOBAL_GENERATOR = threading.Lock()
 """Held while NumPy's global generator belongs to one `get_inputs()` call."""
@@ -137,6 +150,48 @@ class ModuleReference:
                 finally:
                     np.random.set_state(state)
         return self._arguments("get_inputs", drawn)
+
+    def stress_inputs(self, name: str, seed: int) -> list[KernelArgument]:
+        """Draw the natural inputs of a stress case.
+
+        Raises:
+            TaskError: `stress_inputs` failed or returned something else than arrays and numbers.
+        """
+        return self._arguments("stress_inputs", self._call("stress_inputs", name, seed))
+
+    def stress_cases(self) -> tuple[StressCase, ...]:
+        """The file's `STRESS`, checked.
+
+        Raises:
+            TaskError: it is malformed, or there is no `stress_inputs`.
+        """
+        stated = getattr(self._module, "STRESS", {})
+        try:
+            cases = tuple(_stress_case(name, dict(rule)) for name, rule in dict(stated).items())
+        except (TypeError, ValueError) as error:
+            raise TaskError(
+                f"{self._path}: STRESS is not usable: {error}",
+                hint='write {"case": {"relative_l2": 2e-5}}, or "elementwise" and "floor"',
+            ) from error
+        if cases and not callable(getattr(self._module, "stress_inputs", None)):
+            raise TaskError(
+                f"{self._path} has STRESS, but no function stress_inputs",
+                hint="add `def stress_inputs(name, seed)`, which returns inputs like get_inputs",
+            )
+        return cases
+
+    def mix(self) -> tuple[str, ...]:
+        """What may be mixed into nominal inputs: the file's `MIX`, else everything.
+
+        Raises:
+            TaskError: it is not a list of known ingredients.
+        """
+        stated = getattr(self._module, "MIX", MIX_INGREDIENTS)
+        if isinstance(stated, list | tuple) and set(stated) <= set(MIX_INGREDIENTS):
+            return tuple(name for name in MIX_INGREDIENTS if name in stated)
+        raise TaskError(
+            f"{self._path}: MIX is {stated!r}", hint=f"a list out of {', '.join(MIX_INGREDIENTS)}"
+        )
 
     def _arguments(self, name: str, values: Any) -> list[KernelArgument]:
         if not isinstance(values, list | tuple):
@@ -266,6 +321,14 @@ class ModuleReference:
         sizes = [4 * int(np.prod(output_shape))]
         sizes += [int(np.prod(a.shape)) * item_bytes(a.dtype) for a in arguments if a.value is None]
         return Work(hbm_bytes=sum(sizes), from_bytes_alone=True)
+
+
+def _stress_case(name: str, rule: dict[str, float]) -> StressCase:
+    floor = float(rule.pop("floor", 0.0))
+    if len(rule) != 1:
+        raise ValueError(f"{name} states {len(rule)} metrics instead of one")
+    ((metric, tolerance),) = rule.items()
+    return StressCase(name=str(name), metric=metric, tolerance=float(tolerance), floor=floor)
 
 
 def item_bytes(dtype: str) -> int:

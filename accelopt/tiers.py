@@ -2,8 +2,8 @@
 
 1. trace, constraints and latency, without numbers;
 2. the first input seed;
-3. the other seeds, only for a kernel that something depends on. A comparison ends with the first
-   seed that fails.
+3. the other seeds, then fresh and stress inputs, only for a kernel that something depends on. A
+   comparison ends with the first input that fails.
 
 What a trace gave is known for every source with that trace. A backend that can't estimate judges
 in one go.
@@ -22,7 +22,8 @@ from accelopt.known_evaluations import KnownEvaluations
 Matters = Callable[[float], bool]
 """Latency in microseconds -> whether anything depends on the kernel's being correct."""
 
-_NUMBERS = frozenset({Stage.CORRECTNESS})
+_PUBLISHED = frozenset({Stage.CORRECTNESS})
+_NUMBERS = _PUBLISHED | {Stage.ROBUSTNESS}
 _WORTH_KEEPING_S = 0.05
 """A tier that took less is as quickly repeated after a crash as it is written down."""
 
@@ -34,7 +35,7 @@ def always(latency_us: float) -> bool:
 
 def is_enough(evaluation: Evaluation, matters: Matters) -> bool:
     """Whether no further tier is needed."""
-    if not evaluation.ok or not evaluation.untried_seeds:
+    if not evaluation.ok or not (evaluation.untried_seeds or evaluation.untried_checks):
         return True
     return bool(evaluation.seeds) and not matters(evaluation.latency_us or 0.0)
 
@@ -51,7 +52,9 @@ def as_needed(evaluation: Evaluation, matters: Matters, seeds: tuple[int, ...]) 
         seeds: of the task.
     """
     judged = evaluation.ok or evaluation.status is EvaluationStatus.INCORRECT
-    if len(evaluation.seeds) <= 1 or not judged or matters(evaluation.latency_us or 0.0):
+    if not evaluation.seeds or not judged or matters(evaluation.latency_us or 0.0):
+        return evaluation
+    if not evaluation.seeds[0].ok or (len(evaluation.seeds) == 1 and evaluation.untried_checks):
         return evaluation
     warnings = tuple(d for d in evaluation.diagnostics if d.severity != "error")
     return evaluation.model_copy(
@@ -59,6 +62,8 @@ def as_needed(evaluation: Evaluation, matters: Matters, seeds: tuple[int, ...]) 
             "status": EvaluationStatus.OK,
             "seeds": evaluation.seeds[:1],
             "untried_seeds": tuple(seed for seed in seeds if seed != evaluation.seeds[0].seed),
+            "checks": (),
+            "untried_checks": True,
             "diagnostics": warnings,
         }
     )
@@ -100,8 +105,9 @@ class TieredJudge:
             # The first seed that fails ends a comparison, so what matters goes in one call.
             worth_all = bool(evaluation.seeds) or matters(evaluation.latency_us or 0.0)
             batch = evaluation.untried_seeds[: None if worth_all else 1]
-            part = self._backend.evaluate(self._task, source, stages=_NUMBERS, seeds=batch)
-            evaluation = _extended(evaluation, part, batch)
+            stages = _NUMBERS if worth_all else _PUBLISHED
+            part = self._backend.evaluate(self._task, source, stages=stages, seeds=batch)
+            evaluation = _extended(evaluation, part, batch, checked=worth_all)
         self._save(key, source, evaluation)
         return evaluation
 
@@ -117,7 +123,8 @@ class TieredJudge:
         if estimate.trace_hash:
             twin = self._known.get(trace_key(self._task, estimate.trace_hash, self._backend))
         if twin is None:
-            return estimate.model_copy(update={"untried_seeds": self._task.seeds})
+            untried = {"untried_seeds": self._task.seeds, "untried_checks": True}
+            return estimate.model_copy(update=untried)
         numbers = twin.evaluation
         findings = tuple(
             finding.model_copy(update={"line": None, "column": None})
@@ -128,6 +135,8 @@ class TieredJudge:
                 "status": numbers.status,
                 "seeds": numbers.seeds,
                 "untried_seeds": numbers.untried_seeds,
+                "checks": numbers.checks,
+                "untried_checks": numbers.untried_checks,
                 "diagnostics": (*findings, *estimate.diagnostics),
             }
         )
@@ -144,19 +153,24 @@ class TieredJudge:
                 trace_hash=evaluation.trace_hash,
                 seeds=evaluation.seeds,
                 untried_seeds=evaluation.untried_seeds,
+                checks=evaluation.checks,
+                untried_checks=evaluation.untried_checks,
                 diagnostics=() if evaluation.ok else evaluation.diagnostics,
             )
             self._known.put(by_trace, "", numbers, own=False)
         self._known.put(key, source.text, evaluation)
 
 
-def _extended(evaluation: Evaluation, part: Evaluation, batch: tuple[int, ...]) -> Evaluation:
-    """An evaluation with the results of some more seeds."""
+def _extended(
+    evaluation: Evaluation, part: Evaluation, batch: tuple[int, ...], *, checked: bool
+) -> Evaluation:
+    """An evaluation with the results of some more seeds and, if `checked`, of the checks."""
     if part.ok and part.trace_hash != evaluation.trace_hash:
         return evaluation.model_copy(
             update={
                 "status": EvaluationStatus.REJECTED,
                 "untried_seeds": (),
+                "untried_checks": False,
                 "diagnostics": (
                     Diagnostic(
                         rule="trace_not_reproducible",
@@ -173,6 +187,9 @@ def _extended(evaluation: Evaluation, part: Evaluation, batch: tuple[int, ...]) 
             "status": part.status,
             "seeds": (*evaluation.seeds, *part.seeds),
             "untried_seeds": left if part.ok else (),
+            "checks": (*evaluation.checks, *part.checks),
+            "untried_checks": evaluation.untried_checks and not checked and part.ok,
+            "notes": tuple(dict.fromkeys((*evaluation.notes, *part.notes))),
             "diagnostics": (*new, *evaluation.diagnostics),
             "elapsed_s": evaluation.elapsed_s + part.elapsed_s,
         }

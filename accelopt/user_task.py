@@ -59,6 +59,8 @@ def load_user_task(kernel_path: Path | str, reference_path: Path | str) -> Kerne
         seeds=seeds,
         locator=_file_locator(kernel_file, reference_file),
         min_float_bits=int(getattr(module, "MIN_FLOAT_BITS", min(floats, default=32))),
+        stress=reference.stress_cases(),
+        mix=reference.mix(),
     )
 
 

@@ -79,6 +79,8 @@ class TaskFolder:
             locator=f"task:{SUITE}/{short}",
             # A published figure belongs to the published shape only.
             published={} if variant else dict(self.published),
+            stress=reference.stress_cases(),
+            mix=reference.mix(),
         )
 
 

@@ -143,6 +143,8 @@ def as_data(result: Evaluation, task: KernelTask, backend: Backend) -> dict[str,
             {"seed": s.seed, "error": s.error, "tolerance": s.tolerance, "ok": s.ok}
             for s in result.seeds
         ],
+        "published_gate": result.published_gate,
+        "checks": [check.model_dump() for check in result.checks],
         "profile": None
         if result.profile is None
         else {k: v for k, v in result.profile.model_dump().items() if v is not None},
@@ -179,10 +181,31 @@ def show(result: Evaluation, task: KernelTask, backend: Backend, source: KernelS
             for s in result.seeds
         ]
         print_table(["seed", "relative L2 error", "tolerance", ""], rows)
+    show_checks(result)
     for diagnostic in result.diagnostics:
         show_diagnostic(diagnostic, source)
     for note in result.notes:
         console().print(f"note: {note}", soft_wrap=True, markup=False)
+
+
+def show_checks(result: Evaluation) -> None:
+    """Comparisons beyond the published gate, and what that gate alone would say."""
+    if not result.checks:
+        return
+    rows = [
+        [
+            check.name,
+            check.metric.replace("_", " "),
+            check.message or ("-" if check.error is None else f"{check.error:.2e}"),
+            f"{check.tolerance:.1e}",
+            check.reference,
+            "ok" if check.ok else "wrong",
+        ]
+        for check in result.checks
+    ]
+    print_table(["inputs", "metric", "error", "tolerance", "reference", ""], rows)
+    gate = "passes" if result.published_gate else "fails"
+    print_facts({"published": f"the published gate alone {gate}"})
 
 
 def show_diagnostic(diagnostic: Diagnostic, source: KernelSource) -> None:

@@ -6,15 +6,13 @@ lives only there.
 
 from __future__ import annotations
 
-import math
+import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from accelopt.device import DeviceSpec
 from accelopt.errors import AcceloptError
@@ -22,19 +20,21 @@ from accelopt.evaluation import (
     Diagnostic,
     Evaluation,
     EvaluationStatus,
+    InputCheck,
     Profile,
     SeedResult,
     Stage,
 )
-from accelopt.kernel import KernelTask, relative_l2_error
+from accelopt.input_checks import plan_checks
+from accelopt.kernel import KernelTask
+from accelopt_simulator.comparison import Compared, Comparison
 from accelopt_simulator.constraints.check import check_constraints
 from accelopt_simulator.dtypes import code_of
 from accelopt_simulator.hardware import Timing
 from accelopt_simulator.latency.model import LatencyReport, estimate_latency
+from accelopt_simulator.latency.predict import predict_on
 from accelopt_simulator.latency.stream import TooManyInstancesError
 from accelopt_simulator.numerics.execute import (
-    ExecutionResult,
-    Executor,
     StorageLimitError,
     WorkLimitError,
     check_instances,
@@ -56,6 +56,7 @@ class Verdict:
     diagnostics: tuple[Diagnostic, ...] = ()
     trace_hash: str = ""
     seeds: tuple[SeedResult, ...] = ()
+    checks: tuple[InputCheck, ...] = ()
     report: LatencyReport | None = None
 
 
@@ -67,9 +68,18 @@ class Judge:
         timing: cost constants.
         cache_dir: where inputs and right answers are shared between judges; None keeps them in
             memory.
+        key: what the seeds of fresh and stress inputs are derived from.
     """
 
-    def __init__(self, device: DeviceSpec, timing: Timing, cache_dir: Path | None = None) -> None:
+    def __init__(
+        self,
+        device: DeviceSpec,
+        timing: Timing,
+        cache_dir: Path | None = None,
+        *,
+        key: bytes = b"",
+    ) -> None:
+        self.key = key or secrets.token_bytes(32)
         self.device = device
         self.timing = timing
         self.cache_dir = cache_dir
@@ -146,7 +156,7 @@ class Judge:
         seeds: Sequence[int],
     ) -> Verdict:
         check_instances(trace, analysis)
-        if stages & {Stage.CONSTRAINTS, Stage.LATENCY, Stage.CORRECTNESS}:
+        if stages - {Stage.LOAD}:
             findings = check_constraints(trace, self.device, min_float_bits=task.min_float_bits)
             if findings:
                 unsupported = all(f.rule == "unsupported_op" for f in findings)
@@ -163,43 +173,42 @@ class Judge:
                 report = estimate_latency(trace, self.device, self.timing, task.work)
             except TooManyInstancesError as error:
                 raise WorkLimitError(str(error)) from error
-        results: tuple[SeedResult, ...] = ()
-        diagnostics: tuple[Diagnostic, ...] = ()
+        compared = Compared()
         status = EvaluationStatus.OK
-        if Stage.CORRECTNESS in stages:
+        if stages & {Stage.CORRECTNESS, Stage.ROBUSTNESS}:
             check_work(trace, analysis)
-            results, diagnostics = self._compare(task, trace, analysis, seeds)
-            if not results or not all(r.ok for r in results):
+            planned = plan_checks(task, digest, self.key) if Stage.ROBUSTNESS in stages else ()
+            comparison = Comparison(task, self._data_of(task), trace, analysis)
+            compared = comparison.run(seeds if Stage.CORRECTNESS in stages else (), planned)
+            if not compared.ok:
                 status = EvaluationStatus.INCORRECT
         return Verdict(
             status=status,
-            diagnostics=diagnostics,
+            diagnostics=compared.diagnostics,
             trace_hash=digest,
-            seeds=results,
+            seeds=compared.seeds,
+            checks=compared.checks,
             report=report,
         )
 
-    def _compare(
-        self, task: KernelTask, trace: Trace, analysis: Analysis, seeds: Sequence[int]
-    ) -> tuple[tuple[SeedResult, ...], tuple[Diagnostic, ...]]:
+    def latencies_us(self, trace_bytes: bytes, timings: Sequence[Timing]) -> list[float]:
+        """Latency of a trace that was judged before, under several sets of constants.
+
+        Raises:
+            AcceloptError: the trace can't be predicted.
+        """
+        try:
+            trace = decode(trace_bytes)
+            check_instances(trace, Analysis(trace))
+            return [predict_on(trace, self.device, timing).latency_us for timing in timings]
+        except (TraceError, WorkLimitError, TooManyInstancesError) as error:
+            raise AcceloptError(f"the trace can't be predicted again: {error}") from error
+
+    def _data_of(self, task: KernelTask) -> TaskData:
         if task.fingerprint not in self._data:
             # Judges see one task after another, and a task's data can be large: keep one.
             self._data = {task.fingerprint: TaskData(task, self.cache_dir)}
-        data = self._data[task.fingerprint]
-        executor = Executor(trace, analysis)
-        results: list[SeedResult] = []
-        diagnostics: list[Diagnostic] = []
-        for seed in seeds:
-            arguments, expected = data.load(seed)
-            # Many small products on several BLAS threads can be a hundred times slower than on one.
-            with threadpool_limits(limits=1):
-                execution = executor.run(arguments)
-            result = _compare_one(task, seed, execution, expected)
-            results.append(result)
-            if not result.ok:
-                diagnostics = [_incorrect(result), *_hazards(execution)]
-                break
-        return tuple(results), tuple(diagnostics)
+        return self._data[task.fingerprint]
 
 
 def check_arguments(trace: Trace, task: KernelTask) -> None:
@@ -217,50 +226,6 @@ def check_arguments(trace: Trace, task: KernelTask) -> None:
             raise TraceError(f"argument {index} has another element type")
         if trace.tensor_alias[tensor] < 0 and trace.shape(tensor) != tuple(spec.shape):
             raise TraceError(f"argument {index} has another shape")
-
-
-def _compare_one(
-    task: KernelTask, seed: int, execution: ExecutionResult, expected: Any
-) -> SeedResult:
-    tolerance = task.relative_l2_tolerance
-    try:
-        output = np.asarray(task.reference.natural_output(execution.outputs, expected))
-        error = relative_l2_error(output, expected)
-    except ValueError as problem:
-        return SeedResult(
-            seed=seed, error=None, tolerance=tolerance, ok=False, message=str(problem)
-        )
-    if not math.isfinite(error):
-        return SeedResult(
-            seed=seed, error=None, tolerance=tolerance, ok=False, message="output has NaN or inf"
-        )
-    return SeedResult(seed=seed, error=error, tolerance=tolerance, ok=error < tolerance)
-
-
-def _incorrect(result: SeedResult) -> Diagnostic:
-    found = result.message or f"relative L2 error {result.error:.3g}"
-    return Diagnostic(
-        rule="incorrect_result",
-        message=f"seed {result.seed}: {found}",
-        required=None if result.error is None else f"{result.error:.3g}",
-        limit=f"{result.tolerance:g}",
-        hint="compare with the reference; unwritten or masked-out elements read as NaN",
-    )
-
-
-def _hazards(execution: ExecutionResult) -> list[Diagnostic]:
-    found = []
-    for rule, line in sorted(execution.hazards):
-        name, _, function = rule.partition(":")
-        found.append(
-            Diagnostic(
-                rule=name,
-                message=f"{function} gets an input outside its valid range; its result is NaN",
-                line=line or None,
-                hint="use the vector engine's counterpart, or keep the input in range",
-            )
-        )
-    return found[:10]
 
 
 def _rejected(rule: str, message: str) -> Verdict:
@@ -293,6 +258,7 @@ def to_evaluation(
         profile=profile,
         bound="" if report is None else report.bound,
         seeds=verdict.seeds,
+        checks=verdict.checks,
         diagnostics=verdict.diagnostics,
         features={} if report is None else report.features,
         line_facts={} if report is None else report.line_facts,

@@ -23,6 +23,17 @@ def forward(x, w, eps, z, g):
     return y / np.sqrt(mean_square + eps) * g
 
 
+# Every other row is so small that eps outweighs its mean square.
+STRESS = {"small_rows": {"relative_l2": 2e-5}}
+
+
+def stress_inputs(name, seed):
+    x, w, eps, z, g = get_inputs(seed)
+    x[::2] *= np.float32(1e-3 / K**0.5)
+    z[::2] *= np.float32(1e-3)
+    return [x, w, eps, z, g]
+
+
 def transform_to_nki_inputs(inputs):
     return list(inputs)
 

@@ -26,6 +26,15 @@ def forward(x, w_up, w_down, w_gate):
     return (silu * up) @ w_down
 
 
+# Nominal gates are saturated, where SiLU is all but a ReLU; these are not.
+STRESS = {"small_gates": {"relative_l2": 2e-5}}
+
+
+def stress_inputs(name, seed):
+    x, w_up, w_down, w_gate = get_inputs(seed)
+    return [x, w_up, w_down, w_gate * np.float32(1 / K**0.5)]
+
+
 def transform_to_nki_inputs(inputs):
     x, w_up, w_down, w_gate = inputs
     return [

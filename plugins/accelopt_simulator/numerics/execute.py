@@ -139,6 +139,8 @@ class Executor:
         env: Env = {}
         program = self._compile(-1, inputs, hazards)
         with np.errstate(all="ignore"):
+            # Before anything is reset: whatever a proof of coverage got wrong shows as NaN.
+            self.storage.poison_outputs()
             self.storage.reset(-1)
             for step in program:
                 step(env)

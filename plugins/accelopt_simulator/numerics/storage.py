@@ -158,13 +158,25 @@ class Storage:
                 entry = (self.arrays[tensor], layout.fill)
                 self.resets.setdefault(layout.reset_loop, []).append(entry)
 
+    def poison_outputs(self) -> None:
+        """Overwrite what an earlier run left in the outputs: no kernel may return it again."""
+        roles = self.analysis.trace.tensor_role
+        for tensor, array in self.arrays.items():
+            if roles[tensor] == TensorRole.OUTPUT:
+                poison(array)
+
     def reset(self, loop: int) -> None:
         """Make the storage of this loop's iteration undefined (or zero) again."""
         for array, fill in self.resets.get(loop, ()):
-            if fill != fill and array.dtype.kind in "iu":
-                array.fill(np.iinfo(array.dtype).max)
+            if fill != fill:
+                poison(array)
             else:
                 array.fill(fill)
+
+
+def poison(array: NDArray[Any]) -> None:
+    """Fill with NaN, or with the largest value of an integer type."""
+    array.fill(np.iinfo(array.dtype).max if array.dtype.kind in "iu" else np.nan)
 
 
 def storage_bytes(layouts: dict[int, Layout]) -> int:
