@@ -14,6 +14,7 @@ from accelopt.evaluation import ALL_STAGES, ESTIMATE_STAGES, SCREEN_STAGES, Eval
 from accelopt.kernel import KernelSource, KernelTask
 
 if TYPE_CHECKING:
+    from accelopt.faster import Comparison
     from accelopt.prompt_facts import PromptFacts
 
 
@@ -25,6 +26,8 @@ class Capability(StrEnum):
     LATENCY = "latency"
     ESTIMATE = "estimate"
     """Latency without executing the numbers."""
+    TRACE = "trace"
+    """Judges a trace of the kernel, so that its data types are known."""
     COUNTERS = "counters"
     """Profiler counters beside the latency."""
     TIMELINE = "timeline"
@@ -109,7 +112,7 @@ class Backend(ABC):
     def estimate(self, task: KernelTask, source: KernelSource) -> Evaluation:
         """Latency and counters without executing the numbers."""
         self.calls.add("estimate")
-        return self._run(task, source, ESTIMATE_STAGES, ())
+        return self._vetted(task, source, ESTIMATE_STAGES, ())
 
     def evaluate(
         self,
@@ -133,7 +136,32 @@ class Backend(ABC):
         """
         self.calls.add("evaluate")
         used = task.seeds if seeds is None else tuple(seeds)
-        return self._run(task, source, stages | {Stage.LOAD}, used)
+        return self._vetted(task, source, stages | {Stage.LOAD}, used)
+
+    def _vetted(
+        self,
+        task: KernelTask,
+        source: KernelSource,
+        stages: frozenset[Stage],
+        seeds: tuple[int, ...],
+    ) -> Evaluation:
+        """`_run`, and the checks that no backend is asked to make by itself."""
+        from accelopt.vetting import vetted
+
+        return vetted(self, task, source, self._run(task, source, stages, seeds), stages)
+
+    def compare(self, task: KernelTask, parent: KernelSource, child: KernelSource) -> Comparison:
+        """Whether `child` is faster than `parent`; both were found correct before.
+
+        Measures both afresh, in turns. A backend that predicts instead of measuring decides over
+        the doubt of its predictions.
+
+        Raises:
+            AcceloptError: a kernel can't be measured any more.
+        """
+        from accelopt.faster import compare_by_measuring
+
+        return compare_by_measuring(self, task, parent, child)
 
     @abstractmethod
     def _run(
@@ -143,7 +171,12 @@ class Backend(ABC):
         stages: frozenset[Stage],
         seeds: tuple[int, ...],
     ) -> Evaluation:
-        """Take the stages in order and stop at the first that fails."""
+        """Take the stages in order and stop at the first that fails.
+
+        `Stage.ROBUSTNESS` asks for the inputs of `accelopt.input_checks`; a backend that can't run
+        them returns no checks, and the result says so. What is returned passes the physics gate
+        before anybody sees it.
+        """
 
     def close(self) -> None:  # noqa: B027 - optional to override
         """Release processes and files; safe to call twice."""

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import typer
 
+from accelopt.cli.check_tasks import check_tasks
 from accelopt.cli.output import microseconds, print_json, print_table, shapes
 
 JSON_OPTION = typer.Option(False, "--json", help="Print JSON.")
@@ -19,23 +20,28 @@ class GraphFormat(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the listing commands."""
-    app.command("tasks")(tasks)
+    group = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+    group.callback()(tasks)
+    group.command("check")(check_tasks)
+    app.add_typer(group, name="tasks")
     app.command("backends")(backends)
     app.command("models")(models)
     app.command("plugins")(plugins)
     app.command("graphs")(graphs)
-    group = typer.Typer(help="Show one agent graph.", no_args_is_help=True, rich_markup_mode=None)
-    group.callback()(_graph_group)
-    group.command("show")(graph_show)
-    app.add_typer(group, name="graph")
+    shown = typer.Typer(help="Show one agent graph.", no_args_is_help=True, rich_markup_mode=None)
+    shown.callback()(_graph_group)
+    shown.command("show")(graph_show)
+    app.add_typer(shown, name="graph")
 
 
 def _graph_group() -> None:
     """Show one agent graph."""
 
 
-def tasks(as_json: bool = JSON_OPTION) -> None:
-    """List the tasks of all suites."""
+def tasks(context: typer.Context, as_json: bool = JSON_OPTION) -> None:
+    """List the tasks of all suites; `accelopt tasks check` tries their soundness."""
+    if context.invoked_subcommand:
+        return
     from accelopt.plugins import installed
 
     registry = installed()
