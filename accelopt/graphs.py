@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from accelopt.config import RunConfig
     from accelopt.embedder import Embedder
     from accelopt.events import Observer
+    from accelopt.faster import Comparison
     from accelopt.kernel import KernelTask
     from accelopt.models import Ensemble, Role
     from accelopt.prices import Price
@@ -65,6 +66,8 @@ class RunResult:
         unpriced_calls: calls whose price is not known.
         failures: what went wrong with model calls and replies: kind -> how often.
         message: why it stopped; empty when it was asked to, or finished.
+        comparison: whether the best kernel is faster than the baseline, and on what grounds; None
+            when they are the same, or in a replay.
         changed_prompts: of a replay: slots whose prompt is not the recorded one.
     """
 
@@ -81,6 +84,19 @@ class RunResult:
     failures: Mapping[str, int] = field(default_factory=dict)
     message: str = ""
     changed_prompts: tuple[str, ...] = ()
+    comparison: Comparison | None = None
+
+    @property
+    def baseline_us(self) -> float | None:
+        """Latency of the baseline, in microseconds: the fresh measurement where there is one."""
+        fresh = self.comparison is not None and self.comparison.measured
+        return self.comparison.parent_us if self.comparison and fresh else self.baseline.latency_us
+
+    @property
+    def best_us(self) -> float | None:
+        """Latency of the best kernel, likewise: a search picks what was measured luckily."""
+        fresh = self.comparison is not None and self.comparison.measured
+        return self.comparison.child_us if self.comparison and fresh else self.best.latency_us
 
 
 class GraphProvider(Protocol):

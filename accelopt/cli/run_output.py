@@ -29,7 +29,7 @@ def result_data(
     """The stable machine-readable form of a run's result."""
     from accelopt.device import percent_of_peak
 
-    baseline_us, best_us = result.baseline.latency_us, result.best.latency_us
+    baseline_us, best_us = result.baseline_us, result.best_us
     return {
         "task": task.name,
         "backend": backend,
@@ -40,6 +40,7 @@ def result_data(
         "baseline_latency_us": baseline_us,
         "best_latency_us": best_us,
         "speedup": None if not baseline_us or not best_us else baseline_us / best_us,
+        "comparison": None if result.comparison is None else result.comparison.model_dump(),
         "percent_of_peak_baseline": None
         if baseline_us is None
         else percent_of_peak(baseline_us, task.work, device),
@@ -79,11 +80,19 @@ def show_result(data: Mapping[str, Any], task: KernelTask, elapsed_s: float) -> 
         facts["cost"] = cost
     if data["failures"]:
         facts["failures"] = failures_line(data["failures"])
+    if data["comparison"]:
+        facts["verdict"] = verdict_line(data["comparison"])
     facts["best kernel"] = short_path(data["best_kernel"]) if data["best_kernel"] else "-"
     facts["run folder"] = short_path(data["run_folder"])
     print_facts(facts)
     for note in data["notes"]:
         console().print(f"note: {note}", markup=False, soft_wrap=True)
+
+
+def verdict_line(comparison: Mapping[str, Any]) -> str:
+    """The comparison with the baseline, with its grounds."""
+    low, high = comparison["low"], comparison["high"]
+    return f"{comparison['outcome']}, {low:.3f}x to {high:.3f}x ({comparison['method']})"
 
 
 def evaluations_line(data: Mapping[str, Any]) -> str:

@@ -27,7 +27,16 @@ import numpy as np
 
 from accelopt.backend import BASE_CAPABILITIES, Backend, Capability
 from accelopt.device import DeviceSpec
-from accelopt.evaluation import Diagnostic, Evaluation, EvaluationStatus, Profile, SeedResult, Stage
+from accelopt.evaluation import (
+    ESTIMATE_STAGES,
+    Diagnostic,
+    Evaluation,
+    EvaluationStatus,
+    Profile,
+    SeedResult,
+    Stage,
+)
+from accelopt.faster import Comparison, over_calibrations
 from accelopt.kernel import ArgumentSpec, Array, KernelArgument, KernelSource, KernelTask, Work
 from accelopt.normalize import normalized_hash
 from accelopt.parsing import parse_python
@@ -76,6 +85,14 @@ class DummyBackend(Backend):
         self._delay_s = delay_s
         self._running = 0
         self._state = threading.Lock()
+
+    def compare(self, task: KernelTask, parent: KernelSource, child: KernelSource) -> Comparison:
+        """By the directives; counted as no call."""
+        latencies = [
+            self._run(task, source, ESTIMATE_STAGES, ()).latency_us or _DEFAULT_LATENCY_US
+            for source in (parent, child)
+        ]
+        return over_calibrations(latencies[:1], latencies[1:], "directives")
 
     def _run(
         self,

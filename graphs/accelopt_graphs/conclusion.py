@@ -6,11 +6,12 @@ from typing import Literal
 
 from accelopt import slots
 from accelopt.candidate import Candidate
+from accelopt.evidence import FOLDER, write_bundle
 from accelopt.graphs import RunResult, RunServices
 from accelopt_graphs.context import RunContext
 from accelopt_graphs.progress_record import last_state
 from accelopt_graphs.routing import is_over
-from accelopt_graphs.winner import best_file, verified_best
+from accelopt_graphs.winner import best_file, compared, known_comparison, verified_best
 
 _COSTS = (
     "evaluations",
@@ -33,6 +34,7 @@ def conclude(
         store.save_candidate(_baseline(run))
     baseline = store.candidate(slots.BASELINE)
     best = verified_best(run)
+    comparison = compared(run, baseline, best)
     counts = store.journal.counts()
     costs = counts.model_dump()
     result = RunResult(
@@ -41,17 +43,28 @@ def conclude(
         best=best,
         failures=store.journal.failure_counts(),
         message=message,
+        comparison=comparison,
         changed_prompts=() if run.recorded is None else tuple(run.recorded.changed_prompts),
         **costs,
     )
     if best.latency_us is not None:
-        store.write_best(best_file(run, baseline, best))
+        store.write_best(best_file(run, result))
+        if run.recorded is None:
+            write_bundle(
+                store.path / FOLDER,
+                run=store.run_id,
+                task=run.task,
+                backend=run.backend,
+                kernel=(best.source, best.evaluation),
+                baseline=(baseline.source, baseline.evaluation),
+                comparison=comparison,
+            )
     store.update(
         status=status,
         message=message,
-        baseline_latency_us=baseline.latency_us,
+        baseline_latency_us=result.baseline_us,
         best=best.id,
-        best_latency_us=best.latency_us,
+        best_latency_us=result.best_us,
         elapsed_s=run.budget.elapsed_s,
         result={"status": status, "baseline": baseline.id, "best": best.id} | costs,
     )
@@ -59,8 +72,8 @@ def conclude(
         "run_finished" if status == "finished" else "run_stopped",
         status=status,
         candidate=best.id,
-        best_latency_us=best.latency_us,
-        percent_of_peak=run.percent_of_peak(best.latency_us),
+        best_latency_us=result.best_us,
+        percent_of_peak=run.percent_of_peak(result.best_us),
         cost_usd=counts.cost_usd,
         message=message or None,
     )
@@ -89,6 +102,7 @@ def finished_before(services: RunServices) -> RunResult | None:
         baseline=store.candidate(saved["baseline"]),
         best=store.candidate(saved["best"]),
         failures=store.journal.failure_counts(),
+        comparison=known_comparison(store.journal, saved["best"]),
         # A run of an older version did not count them all.
         **{name: saved.get(name, 0) for name in _COSTS},
     )

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from accelopt import slots
 from accelopt.candidate import Candidate, speedup
+from accelopt.faster import Comparison
+from accelopt.graphs import RunResult
+from accelopt.journal import Journal
 from accelopt_graphs.context import RunContext
 
 VERIFICATION = "verification"
 """Kind of the records of second traces."""
+COMPARISON = "comparison"
+"""Kind of the records of winners against the baseline."""
 
 
 def verified_best(run: RunContext) -> Candidate:
@@ -40,9 +45,30 @@ def _traces_again(run: RunContext, candidate: Candidate) -> bool:
     return known == candidate.evaluation.trace_hash
 
 
-def best_file(run: RunContext, baseline: Candidate, best: Candidate) -> str:
+def compared(run: RunContext, baseline: Candidate, best: Candidate) -> Comparison | None:
+    """Whether the winner is faster than the baseline; decided once, and kept.
+
+    None when there is nothing to compare, or nothing may be evaluated (a replay).
+    """
+    if best.id == baseline.id or best.latency_us is None or baseline.latency_us is None:
+        return None
+    known = known_comparison(run.store.journal, best.id)
+    if known is None and run.recorded is None:
+        known = run.backend.compare(run.task, baseline.source, best.source)
+        run.store.journal.put_record(COMPARISON, best.id, known.model_dump_json())
+    return known
+
+
+def known_comparison(journal: Journal, candidate: str) -> Comparison | None:
+    """The comparison that a run made before; None if it made none."""
+    text = journal.record(COMPARISON, candidate)
+    return None if text is None else Comparison.model_validate_json(text)
+
+
+def best_file(run: RunContext, result: RunResult) -> str:
     """Text of `best.py`: the kernel under a short header."""
-    latency_us, baseline_us = best.latency_us or 0.0, baseline.latency_us or 0.0
+    best = result.best
+    latency_us, baseline_us = result.best_us or 0.0, result.baseline_us or 0.0
     factor = speedup(baseline_us, latency_us) if latency_us else 1.0
     header = (
         f"# accelopt run {run.store.run_id}, candidate {best.id}\n"
@@ -51,4 +77,6 @@ def best_file(run: RunContext, baseline: Candidate, best: Candidate) -> str:
         f"# latency: {latency_us:.3f} us (baseline {baseline_us:.3f} us)\n"
         f"# speedup: {factor:.3f}x\n"
     )
+    if result.comparison is not None:
+        header += f"# verdict: {result.comparison.outcome.value} ({result.comparison.method})\n"
     return f"{header}{best.source.text}"

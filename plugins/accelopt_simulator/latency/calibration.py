@@ -142,6 +142,26 @@ def timing_for(device: str) -> Timing:
     )
 
 
+def fold_timings(device: str) -> dict[str, Timing]:
+    """Constants of each leave-one-out fit, by the kernel left out; empty without a calibration.
+
+    Raises:
+        ConfigError: a calibration file of the user's is unreadable.
+    """
+    own = current(device)
+    if own is not None:
+        return {fold: own.timing(fold) for fold in own.folds}
+    fitted = current("trn1")
+    if fitted is None:
+        return {}
+    timings = {}
+    for fold, values in fitted.folds.items():
+        habits = {name: values[name] for name in COMPILER_HABITS}
+        version = f"{device}-documented-with-{fitted.version}-without-{fold}"
+        timings[fold] = replace(with_values(PRIORS[device], habits), version=version)
+    return timings
+
+
 def current(device: str) -> Calibration | None:
     """The calibration in use for a device: the user's newest, else the shipped one.
 
