@@ -44,6 +44,7 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/trace_codec.py
 	@$(BIN)/python benchmarks/simulator_speed.py
 	@$(BIN)/python benchmarks/latency_speed.py
+	@$(BIN)/python benchmarks/isolation.py
 	@$(BIN)/python benchmarks/fidelity.py
 
 # Write the lock file anew from what the virtual environment holds.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import typer
 
     from accelopt.backend import Backend
+    from accelopt.doctor import Check
     from accelopt.embedder import Embedder
     from accelopt.events import Observer
     from accelopt.graphs import GraphProvider
@@ -63,3 +64,8 @@ def register_observers(register: Callable[[str, Callable[[], Observer]], None]) 
 @hookspec
 def register_commands(register: Callable[[str, Callable[..., Any] | typer.Typer], None]) -> None:
     """Call `register(name, command)` with a function or a typer application to add to the CLI."""
+
+
+@hookspec
+def register_checks(register: Callable[[str, Callable[[], list[Check]]], None]) -> None:
+    """Call `register(name, checks)`; `accelopt doctor` calls `checks()` and lists what it finds."""

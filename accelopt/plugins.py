@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from accelopt.backend import Backend
+    from accelopt.doctor import Check
     from accelopt.embedder import Embedder
     from accelopt.events import Observer
     from accelopt.graphs import GraphProvider
@@ -54,6 +55,7 @@ class Registry:
     graphs: dict[str, GraphProvider] = field(default_factory=dict)
     suites: dict[str, Suite] = field(default_factory=dict)
     observers: dict[str, Callable[[], Observer]] = field(default_factory=dict)
+    checks: dict[str, Callable[[], list[Check]]] = field(default_factory=dict)
     plugins: list[PluginInfo] = field(default_factory=list)
     collect_commands: Callable[[], dict[str, Callable[..., Any]]] = dict
 
@@ -202,6 +204,7 @@ def collect(manager: pluggy.PluginManager) -> Registry:
     hook.register_graphs(register=lambda provider: add_graph(provider.name, provider))
     hook.register_suites(register=into(registry.suites, "suite"))
     hook.register_observers(register=into(registry.observers, "observer"))
+    hook.register_checks(register=into(registry.checks, "check"))
 
     def commands() -> dict[str, Callable[..., Any]]:
         found: dict[str, Callable[..., Any]] = {}

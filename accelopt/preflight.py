@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from accelopt.errors import TaskError
 from accelopt.kernel import Array, KernelTask, relative_l2_error
 
 
@@ -84,6 +85,25 @@ def check_task(task: KernelTask, seeds: Sequence[int] | None = None) -> Prefligh
         if not accepted:
             break
     return Preflight(task.name, (*refused.values(), *accepted.values()))
+
+
+def require_sound(task: KernelTask) -> None:
+    """Refuse a task of a person's own that can't tell right from wrong.
+
+    The tasks of a suite are checked where the suite is made (`accelopt tasks check`).
+
+    Raises:
+        TaskError: a kernel that computes nothing would be accepted.
+    """
+    if not task.locator.startswith("file:"):
+        return
+    report = check_task(task)
+    if not report.sound:
+        raise TaskError(
+            f"{task.name} is unsound: {report.problem}",
+            hint="give it inputs whose outputs differ more, or a smaller TOLERANCE; "
+            "`accelopt tasks check` shows the errors",
+        )
 
 
 def _kernels(

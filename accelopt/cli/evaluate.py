@@ -50,6 +50,8 @@ def evaluate(
         print_json(as_data(result, kernel_task, judge))
     else:
         show(result, kernel_task, judge, source)
+        if reference is not None:
+            warn_if_unsound(kernel_task)
 
 
 def load_subject(
@@ -186,6 +188,15 @@ def show(result: Evaluation, task: KernelTask, backend: Backend, source: KernelS
         show_diagnostic(diagnostic, source)
     for note in result.notes:
         console().print(f"note: {note}", soft_wrap=True, markup=False)
+
+
+def warn_if_unsound(task: KernelTask) -> None:
+    """Say that a task of a person's own accepts kernels that compute nothing."""
+    from accelopt.preflight import check_task
+
+    problem = check_task(task).problem
+    if problem:
+        console().print(f"note: the task is unsound: {problem}", soft_wrap=True, markup=False)
 
 
 def show_checks(result: Evaluation) -> None:

@@ -9,7 +9,18 @@ from typing import Any, cast
 import typer
 
 from accelopt import __version__
-from accelopt.cli import bench, conformance, continue_run, evaluate, listings, optimize, runs
+from accelopt.cli import (
+    attack,
+    bench,
+    conformance,
+    continue_run,
+    doctor,
+    evaluate,
+    listings,
+    optimize,
+    runs,
+    verify,
+)
 from accelopt.errors import AcceloptError
 
 USAGE_ERROR = 2
@@ -37,6 +48,9 @@ def build_app() -> typer.Typer:
     runs.register(app)
     bench.register(app)
     conformance.register(app)
+    doctor.register(app)
+    verify.register(app)
+    attack.register(app)
     return app
 
 

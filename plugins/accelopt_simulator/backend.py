@@ -17,19 +17,22 @@ from pydantic import ValidationError
 
 from accelopt.backend import BASE_CAPABILITIES, Backend, Capability
 from accelopt.device import DeviceSpec
-from accelopt.errors import TaskError
+from accelopt.errors import AcceloptError, TaskError
 from accelopt.evaluation import Diagnostic, Evaluation, EvaluationStatus, Stage
+from accelopt.faster import Comparison, over_calibrations
+from accelopt.install_key import install_key
 from accelopt.kernel import Dialect, KernelSource, KernelTask
 from accelopt_simulator.frontend.session import MAX_WARNINGS
 from accelopt_simulator.hardware import Timing
 from accelopt_simulator.judge import Judge, Verdict, to_evaluation
+from accelopt_simulator.latency.calibration import fold_timings
 from accelopt_simulator.process.judges import JudgePool
 from accelopt_simulator.process.recent_traces import RecentTraces
 from accelopt_simulator.process.screening import screen_source
 from accelopt_simulator.process.worker import WorkerLimits, WorkerPool, WorkerResult
 from accelopt_simulator.requests import request_for
 
-JUDGE_VERSION = "2"
+JUDGE_VERSION = "3"
 """Changes whenever the same kernel may be judged differently."""
 
 
@@ -52,6 +55,7 @@ class SimulatorBackend(Backend):
     capabilities = BASE_CAPABILITIES | {
         Capability.ESTIMATE,
         Capability.COUNTERS,
+        Capability.TRACE,
         Capability.TIMELINE,
         Capability.DIALECT_NEURONXCC_NKI,
     }
@@ -94,6 +98,7 @@ class SimulatorBackend(Backend):
         """Processes start with the first evaluation, not when the backend is listed."""
         with self._lock:
             if self._workers is None or self._pool is None:
+                key = install_key()
                 self._folder = Path(tempfile.mkdtemp(prefix="accelopt-simulator-"))
                 self._workers = WorkerPool(self._limits)
                 self._pool = JudgePool(
@@ -102,7 +107,9 @@ class SimulatorBackend(Backend):
                     self._folder,
                     size=self._judges,
                     wall_s=self._judge_wall_s,
+                    key=key,
                 )
+                self._inline.key = key
                 atexit.register(self.close)
             return self._workers, self._pool
 
@@ -147,14 +154,15 @@ class SimulatorBackend(Backend):
             return Verdict(status=EvaluationStatus.REJECTED, diagnostics=tuple(findings))
         # The numbers belong to the latency that was just predicted; whoever only screens wants to
         # see the kernel run again.
-        known = self._recent.get(request) if Stage.CORRECTNESS in stages else None
+        numbers = bool(stages & {Stage.CORRECTNESS, Stage.ROBUSTNESS})
+        known = self._recent.get(request) if numbers else None
         made = known or self._recent.put(request, workers.trace(request))
         result = made.result
         if result.status != "ok":
             return _from_worker(result)
         judge = self._judge_call(task, pool)
         verdict = judge(result.trace_bytes, stages, seeds)
-        checked = made.reproduced or Stage.CORRECTNESS not in stages
+        checked = made.reproduced or not numbers
         if verdict.status is EvaluationStatus.OK and not checked:
             # A front end that the candidate patched, or a kernel that is not deterministic, gives
             # another trace the second time, in a fresh process.
@@ -177,13 +185,30 @@ class SimulatorBackend(Backend):
         self, task: KernelTask, pool: JudgePool
     ) -> Callable[[bytes, frozenset[Stage], tuple[int, ...]], Verdict]:
         if task.locator:
-            return lambda data, stages, seeds: pool.judge(task.locator, data, stages, seeds)
+            return lambda data, stages, seeds: pool.judge(task, data, stages, seeds)
 
         def inline(data: bytes, stages: frozenset[Stage], seeds: tuple[int, ...]) -> Verdict:
             with self._inline_lock:
                 return self._inline.judge(task, data, stages, seeds)
 
         return inline
+
+    def compare(self, task: KernelTask, parent: KernelSource, child: KernelSource) -> Comparison:
+        """Predict both under every leave-one-out calibration.
+
+        Raises:
+            AcceloptError: a kernel can't be traced or predicted any more.
+        """
+        workers, pool = self._start()
+        timings = fold_timings(self.device.name) or {"": self.timing}
+        latencies = []
+        for source in (parent, child):
+            result = workers.trace(request_for(task, source))
+            if result.status != "ok":
+                raise AcceloptError(f"{source.filename} can't be traced again: {result.status}")
+            latencies.append(pool.latencies_us(result.trace_bytes, list(timings.values())))
+        method = f"under each of {len(timings)} leave-one-out calibrations"
+        return over_calibrations(latencies[0], latencies[1], method)
 
     def close(self) -> None:
         """End all processes and remove shared inputs."""

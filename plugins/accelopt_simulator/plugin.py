@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accelopt import Backend, hookimpl
+
+if TYPE_CHECKING:
+    from accelopt.doctor import Check
 
 
 def _trn1() -> Backend:
@@ -42,3 +45,15 @@ def register_backends(register: Callable[[str, Callable[[], Backend]], None]) ->
     """`sim-trn1` and `sim-trn2`."""
     register("sim-trn1", _trn1)
     register("sim-trn2", _trn2)
+
+
+@hookimpl
+def register_checks(register: Callable[[str, Callable[[], list[Check]]], None]) -> None:
+    """How candidates are kept apart from the machine, tried out."""
+    register("worker isolation", _worker_isolation)
+
+
+def _worker_isolation() -> list[Check]:
+    from accelopt_simulator.process.checks import worker_isolation
+
+    return worker_isolation()

@@ -14,6 +14,8 @@ KEYS = {
     "percent_of_peak",
     "bound",
     "seeds",
+    "published_gate",
+    "checks",
     "profile",
     "diagnostics",
     "trace_hash",

@@ -40,7 +40,7 @@ def test_backends_name_their_calibration(accelopt):
 
 def test_plugins_list_the_hooks_of_each(accelopt):
     hooks = {entry["plugin"]: entry["hooks"] for entry in accelopt("plugins", "--json").data}
-    assert hooks["simulator"] == ["register_backends", "register_commands"]
+    assert hooks["simulator"] == ["register_backends", "register_checks", "register_commands"]
     assert hooks["nkibench"] == ["register_suites"]
 
 

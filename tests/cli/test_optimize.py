@@ -20,6 +20,7 @@ KEYS = {
     "baseline_latency_us",
     "best_latency_us",
     "speedup",
+    "comparison",
     "percent_of_peak_baseline",
     "percent_of_peak_best",
     "best_kernel",

@@ -54,6 +54,10 @@ class Everything:
         register("mine", lambda: "observer")
 
     @hookimpl
+    def register_checks(self, register):
+        register("mine", list)
+
+    @hookimpl
     def register_commands(self, register):
         register("mine", lambda: None)
 

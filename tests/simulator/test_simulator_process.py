@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from accelopt_simulator.hardware import TRN1, TRN1_TIMING
 from accelopt_simulator.process import frames
 from accelopt_simulator.process.screening import screen_source
 from accelopt_simulator.process.worker import WorkerLimits, WorkerPool
+from accelopt_simulator.requests import request_for
 from accelopt_simulator.trace.codec import decode
 
 
@@ -155,12 +157,16 @@ def test_a_kernel_that_is_not_the_same_twice_is_rejected(backend, task):
 def exit_quietly(monkeypatch):
     """Let a source through that the screen would stop: the second line of defence is under test."""
     monkeypatch.setattr("accelopt_simulator.backend.screen_source", lambda text, entry: [])
+    monkeypatch.setattr(
+        "accelopt_simulator.backend.request_for",
+        lambda task, source: replace(request_for(task, source), guarded=False),
+    )
 
 
 def test_a_worker_that_leaves_or_is_killed_is_a_load_error(backend, task, monkeypatch):
     exit_quietly(monkeypatch)
-    for call in ("os._exit(0)", "os._exit(7)", "os.kill(os.getpid(), 11)"):
-        found = evaluate(backend, task, f"import os\ndef kernel(x):\n    {call}")
+    for call in ("os._exit(0)", "os._exit(7)", "ctypes.string_at(0)", "os.closerange(3, 99)"):
+        found = evaluate(backend, task, f"import ctypes, os\ndef kernel(x):\n    {call}")
         assert (found.status, found.diagnostics[0].rule) == (Status.LOAD_ERROR, "worker_exited")
 
 

@@ -9,6 +9,7 @@ from langgraph.runtime import Runtime
 from accelopt import slots
 from accelopt.candidate import Candidate
 from accelopt.errors import AcceloptError
+from accelopt.preflight import require_sound
 from accelopt_graphs.context import RunContext, candidate_ref
 from accelopt_graphs.progress_record import save_state
 from accelopt_graphs.state import SearchState
@@ -19,6 +20,7 @@ def baseline(state: SearchState, runtime: Runtime[RunContext]) -> SearchState:
     run = runtime.context
     with run.guard():
         source = run.task.baseline
+        require_sound(run.task)
         judgement = run.pool.evaluate(
             source,
             on_start=partial(

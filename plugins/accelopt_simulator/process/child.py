@@ -7,7 +7,92 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
+
+from accelopt_simulator.process import linux
+from accelopt_simulator.process.environment import clean_environment
+
+__all__ = ["Child", "Keeper", "clean_environment", "kill_group", "module_command"]
+
+WRAPPED_END_S = 1.0
+
+
+class Keeper:
+    """A process, started by a thread of its own that lives as long as the process may.
+
+    Linux can end a process with the *thread* that started it. Whichever thread asks for a helper
+    may end long before; this one ends with us, or when it is told to.
+
+    Args:
+        command: the program and its arguments.
+        descriptors: what it inherits.
+        cwd: working folder.
+        environment: all of its variables.
+        wraps: it only waits for its child, and ends when that and everything below it has ended.
+
+    Attributes:
+        process: the process.
+
+    Raises:
+        OSError: it could not be started.
+    """
+
+    process: subprocess.Popen[bytes]
+
+    def __init__(
+        self,
+        command: list[str],
+        descriptors: tuple[int, ...],
+        *,
+        cwd: str,
+        environment: Mapping[str, str],
+        wraps: bool = False,
+    ) -> None:
+        self._wraps = wraps
+        self._ended = threading.Event()
+        started = threading.Event()
+        failure: list[Exception] = []
+
+        def keep() -> None:
+            try:
+                # Sees nothing but the given descriptors.
+                self.process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd=cwd,
+                    env=dict(environment),
+                    pass_fds=descriptors,
+                    start_new_session=True,
+                )
+            except Exception as error:  # noqa: BLE001 - raised again, where it was asked for
+                failure.append(error)
+                return
+            finally:
+                started.set()
+            self._ended.wait()
+
+        threading.Thread(target=keep, name="accelopt-keeper", daemon=True).start()
+        started.wait()
+        if failure:
+            raise failure[0]
+
+    def end(self) -> int:
+        """Kill its children and the whole process group, collect the process; its return code."""
+        code = self.process.poll()
+        if code is None:
+            for pid in linux.child_pids(self.process.pid):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            if self._wraps:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(WRAPPED_END_S)
+        kill_group(self.process.pid)
+        waited = self.process.wait()
+        self._ended.set()
+        return waited if code is None else code
 
 
 class Child:
@@ -23,8 +108,11 @@ class Child:
         request_read, self.request_fd = os.pipe()
         self.result_fd, result_write = os.pipe()
         try:
-            self.process = start(
-                module, (request_read, result_write), cwd=cwd, environment=environment
+            self._keeper = Keeper(
+                module_command(module, str(request_read), str(result_write)),
+                (request_read, result_write),
+                cwd=cwd,
+                environment=environment,
             )
         except OSError:
             os.close(self.request_fd)
@@ -33,51 +121,23 @@ class Child:
         finally:
             os.close(request_read)
             os.close(result_write)
+        self.process = self._keeper.process
 
     def end(self) -> int:
         """Kill the whole process group, collect the process, close the pipes; its return code."""
-        code = self.process.poll()
-        kill_group(self.process.pid)
-        waited = self.process.wait()
+        code = self._keeper.end()
         for fd in (self.request_fd, self.result_fd):
             with contextlib.suppress(OSError):
                 os.close(fd)
-        return waited if code is None else code
+        return code
 
 
-def start(
-    module: str, descriptors: tuple[int, ...], *, cwd: str, environment: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
-    """Start one of our modules as a process that sees nothing but the given descriptors."""
-    return subprocess.Popen(
-        [sys.executable, "-I", "-m", module, *map(str, descriptors)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=cwd,
-        env=dict(environment),
-        pass_fds=descriptors,
-        start_new_session=True,
-    )
+def module_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs one of our modules, apart from the user's settings of Python."""
+    return [sys.executable, "-I", "-m", module, *arguments]
 
 
 def kill_group(pid: int) -> None:
     """Kill a process group led by `pid`; fine when it is gone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def clean_environment(**extra: str) -> dict[str, str]:
-    """The environment of a helper process: an allow-list, nothing inherited but the language."""
-    environment = {
-        "LANG": "C.UTF-8",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-    }
-    # Some processors need these for a correct OpenBLAS; they hold no secret.
-    for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
-        if name in os.environ:
-            environment[name] = os.environ[name]
-    return environment | extra

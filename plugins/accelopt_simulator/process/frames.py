@@ -1,8 +1,7 @@
 """Length-prefixed messages over pipes: a JSON head and a binary body.
 
 A message is two u64 lengths (little endian), the head as UTF-8 JSON, then the body. Lengths are
-checked
-before anything is read into memory: one side of the pipe may be hostile.
+checked before anything is read into memory: one side of the pipe may be hostile.
 """
 
 from __future__ import annotations
@@ -33,19 +32,25 @@ def send(fd: int, head: dict[str, Any], body: bytes = b"") -> None:
         OSError: the other side is gone.
     """
     text = json.dumps(head).encode()
-    view = memoryview(_LENGTHS.pack(len(text), len(body)) + text + body)
-    while view:
-        view = view[os.write(fd, view) :]
+    # A body may be large: it is written from where it stands.
+    parts = [memoryview(_LENGTHS.pack(len(text), len(body)) + text), memoryview(body)]
+    while parts:
+        written = os.writev(fd, parts)
+        while parts and written >= len(parts[0]):
+            written -= len(parts.pop(0))
+        if parts:
+            parts[0] = parts[0][written:]
 
 
 def receive(
-    fd: int, *, max_bytes: int, deadline: float | None = None
+    fd: int, *, max_bytes: int, max_head: int | None = None, deadline: float | None = None
 ) -> tuple[dict[str, Any], bytes] | None:
     """Read one message.
 
     Args:
         fd: the pipe.
         max_bytes: most bytes of head and body together.
+        max_head: most bytes of the head, if fewer: parsing costs many times its size.
         deadline: `time.monotonic()` value to give up at; None waits for ever.
 
     Returns:
@@ -59,18 +64,24 @@ def receive(
     if start is None:
         return None
     head_size, body_size = _LENGTHS.unpack(start)
-    if head_size + body_size > max_bytes:
-        raise FrameError(f"a message of {head_size + body_size} bytes, at most {max_bytes}")
-    data = _read(fd, head_size + body_size, deadline)
-    if data is None:
+    _check(head_size + body_size, max_bytes, "a message")
+    _check(head_size, max_bytes if max_head is None else max_head, "a message head")
+    text = _read(fd, head_size, deadline)
+    body = None if text is None else _read(fd, body_size, deadline)
+    if text is None or body is None:
         return None
     try:
-        head = json.loads(data[:head_size])
+        head = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"a message head is not JSON: {error}") from None
     if not isinstance(head, dict):
         raise FrameError("a message head is not an object")
-    return head, bytes(data[head_size:])
+    return head, body
+
+
+def _check(size: int, most: int, what: str) -> None:
+    if size > most:
+        raise FrameError(f"{what} of {size} bytes, at most {most}")
 
 
 def send_with_descriptor(control: socket.socket, head: dict[str, Any], descriptor: int) -> None:
@@ -100,22 +111,26 @@ def receive_with_descriptor(
     if rest is None:
         return None, list(descriptors)
     head_size, body_size = _LENGTHS.unpack(first + rest)
-    if head_size + body_size > max_bytes:
-        raise FrameError(f"a message of {head_size + body_size} bytes, at most {max_bytes}")
+    _check(head_size + body_size, max_bytes, "a message")
     data = _read(control.fileno(), head_size, None)
     head = None if data is None else json.loads(data)
     return head, list(descriptors)
 
 
-def _read(fd: int, size: int, deadline: float | None) -> bytearray | None:
-    data = bytearray()
-    while len(data) < size:
+def _read(fd: int, size: int, deadline: float | None) -> bytes | None:
+    """Exactly `size` bytes; None when the other side closed the pipe first."""
+    chunks = []
+    missing = size
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    while missing:
         if deadline is not None:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([fd], [], [], left)[0]:
+            if left <= 0 or not poll.poll(left * 1000):
                 raise FrameTimeoutError
-        chunk = os.read(fd, min(1 << 20, size - len(data)))
+        chunk = os.read(fd, min(1 << 20, missing))
         if not chunk:
             return None
-        data += chunk
-    return data
+        chunks.append(chunk)
+        missing -= len(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from accelopt.user_task import load_task_by_locator
 from accelopt_simulator.hardware import Timing
 from accelopt_simulator.judge import Judge, Verdict
 from accelopt_simulator.process import frames
-from accelopt_simulator.process.limits import limit
+from accelopt_simulator.process.limits import confine_judge
 
 MAX_REQUEST_BYTES = 600 << 20
 MEMORY_BYTES = 24 << 30
@@ -25,8 +24,7 @@ MEMORY_BYTES = 24 << 30
 
 def main(request_fd: int, result_fd: int) -> int:
     """Serve requests until the pipe is closed."""
-    limit(resource.RLIMIT_AS, MEMORY_BYTES)
-    limit(resource.RLIMIT_CORE, 0)
+    confine_judge(memory_bytes=MEMORY_BYTES)
     tasks: dict[str, KernelTask] = {}
     judge: Judge | None = None
     while True:
@@ -40,11 +38,16 @@ def main(request_fd: int, result_fd: int) -> int:
                     DeviceSpec.model_validate(head["device"]),
                     Timing(**head["timing"]),
                     Path(head["cache_dir"]),
+                    key=bytes.fromhex(head["key"]),
                 )
+            if "timings" in head:
+                timings = [Timing(**timing) for timing in head["timings"]]
+                frames.send(result_fd, {"latencies_us": judge.latencies_us(body, timings)})
+                continue
             locator = head["locator"]
             if locator not in tasks:
                 tasks = {locator: load_task_by_locator(locator)}
-            task = tasks[locator]
+            task = dataclasses.replace(tasks[locator], check_seeds=head["check_seeds"])
             stages = frozenset(Stage(s) for s in head["stages"])
             verdict = judge.judge(task, body, stages, head["seeds"])
             answer: dict[str, Any] = {"verdict": pack(verdict)}
@@ -61,6 +64,7 @@ def pack(verdict: Verdict) -> dict[str, Any]:
         "diagnostics": [d.model_dump() for d in verdict.diagnostics],
         "trace_hash": verdict.trace_hash,
         "seeds": [s.model_dump() for s in verdict.seeds],
+        "checks": [c.model_dump() for c in verdict.checks],
         "report": None
         if report is None
         else {

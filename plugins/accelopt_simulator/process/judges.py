@@ -13,8 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from accelopt.device import DeviceSpec
-from accelopt.errors import TaskError
-from accelopt.evaluation import Diagnostic, EvaluationStatus, Profile, SeedResult, Stage
+from accelopt.errors import AcceloptError, TaskError
+from accelopt.evaluation import (
+    Diagnostic,
+    EvaluationStatus,
+    InputCheck,
+    Profile,
+    SeedResult,
+    Stage,
+)
+from accelopt.kernel import KernelTask
 from accelopt_simulator.hardware import Timing
 from accelopt_simulator.judge import Verdict
 from accelopt_simulator.latency.model import LatencyReport
@@ -29,12 +37,20 @@ class JudgePool:
     """Up to `size` judge processes, started when needed and kept."""
 
     def __init__(
-        self, device: DeviceSpec, timing: Timing, cache_dir: Path, *, size: int, wall_s: float
+        self,
+        device: DeviceSpec,
+        timing: Timing,
+        cache_dir: Path,
+        *,
+        size: int,
+        wall_s: float,
+        key: bytes,
     ) -> None:
         self._head = {
             "device": device.model_dump(),
             "timing": dataclasses.asdict(timing),
             "cache_dir": str(cache_dir),
+            "key": key.hex(),
         }
         self._cache_dir = cache_dir
         self.wall_s = wall_s
@@ -46,7 +62,7 @@ class JudgePool:
         self._lock = threading.Lock()
 
     def judge(
-        self, locator: str, trace_bytes: bytes, stages: frozenset[Stage], seeds: Sequence[int]
+        self, task: KernelTask, trace_bytes: bytes, stages: frozenset[Stage], seeds: Sequence[int]
     ) -> Verdict:
         """Have a trace judged; waits for a free judge.
 
@@ -54,22 +70,43 @@ class JudgePool:
             TaskError: the task can't be found again in the judge's process.
             OSError: no process could be started.
         """
+        answer = self._answer(
+            {
+                "locator": task.locator,
+                "check_seeds": dict(task.check_seeds),
+                "stages": sorted(stages),
+                "seeds": list(seeds),
+            },
+            trace_bytes,
+        )
+        return answer if isinstance(answer, Verdict) else unpack(answer["verdict"])
+
+    def latencies_us(self, trace_bytes: bytes, timings: Sequence[Timing]) -> list[float]:
+        """Latency of a trace that was judged before, under several sets of constants.
+
+        Raises:
+            AcceloptError: it can't be predicted any more.
+            OSError: no process could be started.
+        """
+        head = {"timings": [dataclasses.asdict(timing) for timing in timings]}
+        answer = self._answer(head, trace_bytes)
+        if isinstance(answer, Verdict):
+            raise AcceloptError(f"a prediction failed: {answer.diagnostics[0].message}")
+        return [float(latency) for latency in answer["latencies_us"]]
+
+    def _answer(self, head: dict[str, Any], body: bytes) -> dict[str, Any] | Verdict:
+        """What a free judge answers; a verdict where it ran out of time or memory."""
         child = self._slots.get()
         try:
             if child is None or child.process.poll() is not None:
                 if child is not None:
                     self._end(child)
                 child = self._start()
-            head = self._head | {
-                "locator": locator,
-                "stages": sorted(stages),
-                "seeds": list(seeds),
-            }
-            verdict, alive = self._ask(child, head, trace_bytes)
+            answer, alive = self._ask(child, self._head | head, body)
             if not alive:
                 self._end(child)
                 child = None
-            return verdict
+            return answer
         except BaseException:
             if child is not None:
                 self._end(child)
@@ -78,7 +115,9 @@ class JudgePool:
         finally:
             self._slots.put(child)
 
-    def _ask(self, child: Child, head: dict[str, Any], body: bytes) -> tuple[Verdict, bool]:
+    def _ask(
+        self, child: Child, head: dict[str, Any], body: bytes
+    ) -> tuple[dict[str, Any] | Verdict, bool]:
         deadline = time.monotonic() + self.wall_s
         try:
             frames.send(child.request_fd, head, body)
@@ -99,7 +138,7 @@ class JudgePool:
         answer = message[0]
         if "broken" in answer:
             raise TaskError(answer["broken"])
-        return unpack(answer["verdict"]), True
+        return answer, True
 
     def _start(self) -> Child:
         # The judge may need plugins of the user's: it keeps the variables that select them.
@@ -132,6 +171,7 @@ def unpack(data: dict[str, Any]) -> Verdict:
         diagnostics=tuple(Diagnostic.model_validate(d) for d in data["diagnostics"]),
         trace_hash=data["trace_hash"],
         seeds=tuple(SeedResult.model_validate(s) for s in data["seeds"]),
+        checks=tuple(InputCheck.model_validate(c) for c in data["checks"]),
         report=None
         if report is None
         else LatencyReport(

@@ -3,25 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import resource
-import signal
-import sys
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_NO_NEW_PRIVS = 38
-
-
-def die_with_parent() -> None:
-    """Have this process killed when the thread that started it ends, and never gain rights; Linux.
-
-    Only for children of a single-threaded parent: in a threaded one, the end of the starting thread
-    would be enough.
-    """
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+from accelopt_simulator.process import landlock, linux
 
 
 def limit(kind: int, value: int) -> None:
@@ -33,10 +17,15 @@ def limit(kind: int, value: int) -> None:
         resource.setrlimit(kind, (value, value))
 
 
-def confine(*, memory_bytes: int, cpu_s: int, files: int) -> None:
-    """Limit memory, CPU time and open files; no files may be written and no core dumped."""
+def confine_judge(*, memory_bytes: int) -> None:
+    """A judge runs our code and the user's reference on data it does not trust.
+
+    It reads files and may compile, so it keeps its user and its files. It loses the network and
+    signals to other processes where Landlock can take them, and ends with the process it serves.
+    """
+    linux.die_with_parent()
     limit(resource.RLIMIT_AS, memory_bytes)
-    limit(resource.RLIMIT_CPU, cpu_s)
-    limit(resource.RLIMIT_FSIZE, 0)
-    limit(resource.RLIMIT_NOFILE, files)
     limit(resource.RLIMIT_CORE, 0)
+    with contextlib.suppress(OSError):
+        linux.gain_no_rights()
+        landlock.restrict(files=False)

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import shutil
 import signal
-import socket
-import subprocess
-import tempfile
-import threading
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from accelopt_simulator.frontend.run import TraceRequest
 from accelopt_simulator.process import frames
-from accelopt_simulator.process.child import clean_environment, kill_group, start
+from accelopt_simulator.process.isolation import Level
+from accelopt_simulator.process.server import TracingServer
 
-SERVER_MODULE = "accelopt_simulator.process.worker_main"
-SERVER_ANSWER_S = 30.0
+FORK_ANSWER_S = 10.0
+END_ANSWER_S = 1.0
+END_S = 1.5
+"""A candidate that was killed has ended by then, or its server is killed as well."""
+GRACE_S = 0.5
+"""From the end of the result pipe to that of the process."""
 MAX_RESULT_BYTES = 512 << 20
+MAX_HEAD_BYTES = 1 << 20
 MAX_DIAGNOSTICS = 20
 STATUSES = frozenset(
-    {"ok", "load_error", "unsupported_op", "constraint_violation", "out_of_memory"}
+    {"ok", "load_error", "unsupported_op", "constraint_violation", "out_of_memory", "rejected"}
 )
 
 
@@ -55,64 +58,36 @@ class WorkerResult:
 
 
 class WorkerPool:
-    """Runs each candidate in a process of its own, forked from a server that has never run one."""
+    """Runs each candidate in a process of its own, forked from a server that has never run one.
 
-    def __init__(self, limits: WorkerLimits) -> None:
+    Args:
+        limits: what each may use.
+        level: isolation level; by default what the environment asks for, else the strongest.
+        without: measures to leave out (`confine.MEASURES`); for tests only.
+    """
+
+    def __init__(
+        self,
+        limits: WorkerLimits,
+        *,
+        level: Level | None = None,
+        without: Collection[str] = (),
+    ) -> None:
         self.limits = limits
-        self._folder = tempfile.mkdtemp(prefix="accelopt-worker-")
-        self._lock = threading.Lock()
-        self._server: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
-
-    def _connect(self) -> socket.socket:
-        """The control socket of a living server; the lock is held."""
-        if self._server is not None and self._server.poll() is not None:
-            self._disconnect()
-        if self._control is None:
-            self._control, theirs = socket.socketpair()
-            with theirs:
-                self._server = start(
-                    SERVER_MODULE,
-                    (theirs.fileno(),),
-                    cwd=self._folder,
-                    environment=clean_environment(),
-                )
-        return self._control
-
-    def _disconnect(self) -> None:
-        if self._control is not None:
-            self._control.close()
-        if self._server is not None:
-            kill_group(self._server.pid)
-            self._server.wait()
-        self._control = self._server = None
-
-    def _command(self, head: dict[str, Any], descriptor: int | None = None) -> dict[str, Any]:
-        """One exchange with the server; a server that died is replaced once."""
-        with self._lock:
-            for attempt in (0, 1):
-                control = self._connect()
-                try:
-                    if descriptor is None:
-                        frames.send(control.fileno(), head)
-                    else:
-                        frames.send_with_descriptor(control, head, descriptor)
-                    deadline = time.monotonic() + SERVER_ANSWER_S
-                    answer = frames.receive(control.fileno(), max_bytes=4096, deadline=deadline)
-                except (OSError, frames.FrameTimeoutError):
-                    answer = None
-                if answer is not None:
-                    return answer[0]
-                self._disconnect()
-                if descriptor is None or attempt:
-                    break
-        raise OSError("the tracing server does not answer")
+        self.server = TracingServer(
+            memory_bytes=limits.memory_bytes,
+            cpu_s=int(limits.wall_s) + 2,
+            level=level,
+            without=without,
+        )
+        self._numbers = itertools.count(1)
 
     def trace(self, request: TraceRequest) -> WorkerResult:
         """Trace one candidate in a process of its own. Safe from several threads.
 
         Raises:
             OSError: no process could be started.
+            ConfigError, BackendUnavailableError: the isolation asked for can't be had here.
         """
         for _ in range(2):
             result = self._trace_once(request)
@@ -122,9 +97,11 @@ class WorkerPool:
 
     def _trace_once(self, request: TraceRequest) -> WorkerResult | None:
         """One attempt; None when the server died, perhaps by another candidate's hand."""
+        number = next(self._numbers)
         read_end, write_end = os.pipe()
         try:
-            pid = self._command(self._head(request), write_end)["pid"]
+            head = {"number": number, **_head(request)}
+            self.server.command(head, write_end, answer_s=FORK_ANSWER_S)
         except BaseException:
             os.close(read_end)
             raise
@@ -134,7 +111,9 @@ class WorkerPool:
         failure: WorkerResult | None = None
         message = None
         try:
-            message = frames.receive(read_end, max_bytes=MAX_RESULT_BYTES, deadline=deadline)
+            message = frames.receive(
+                read_end, max_bytes=MAX_RESULT_BYTES, max_head=MAX_HEAD_BYTES, deadline=deadline
+            )
         except frames.FrameTimeoutError:
             limit = f"tracing took over {self.limits.wall_s:g} s"
             failure = _failed("timeout", "wall_limit", limit)
@@ -143,52 +122,89 @@ class WorkerPool:
             failure = _failed("load_error", "worker_result", problem)
         finally:
             os.close(read_end)
-            if message is not None or failure is not None:
-                # The candidate may have left processes of its group behind, or still be running.
-                kill_group(pid)
         try:
-            code = self._command({"wait": pid})["code"]
+            code = self._end(number, kill=message is not None or failure is not None)
         except OSError:
-            return None
-        kill_group(pid)
+            return failure
         if failure is not None:
             return failure
         if message is None:
-            return self._died(code)
+            return _died(code)
         head, body = message
         status, diagnostics = head.get("status"), head.get("diagnostics")
-        if status not in STATUSES or not isinstance(diagnostics, list):
+        if (
+            not isinstance(status, str)
+            or status not in STATUSES
+            or not isinstance(diagnostics, list)
+            or not _is_flat(diagnostics)
+        ):
             return _failed("load_error", "worker_result", "the worker's result has the wrong form")
         return WorkerResult(
             status=status, diagnostics=diagnostics[:MAX_DIAGNOSTICS], trace_bytes=body
         )
 
-    def _head(self, request: TraceRequest) -> dict[str, Any]:
-        return {
-            "text": request.text,
-            "entry": request.entry,
-            "arguments": [
-                {"shape": list(item[0]), "dtype": item[1]} if isinstance(item, tuple) else item
-                for item in request.arguments
-            ],
-            "grid": list(request.grid),
-            "memory_bytes": self.limits.memory_bytes,
-            "cpu_s": int(self.limits.wall_s) + 2,
-        }
+    def _end(self, number: int, *, kill: bool) -> int | None:
+        """End a candidate and what it left behind: its return code, None when it had to be killed.
 
-    def _died(self, code: int) -> WorkerResult:
-        if code in (-signal.SIGXCPU, -signal.SIGKILL):
-            return _failed("timeout", "cpu_limit", "the kernel used up its CPU time while tracing")
-        what = f"signal {-code}" if code < 0 else f"code {code}"
-        return _failed(
-            "load_error", "worker_exited", f"the kernel ended its process ({what}) while tracing"
-        )
+        Raises:
+            OSError: the server has died, and the candidate with it.
+        """
+        start = time.monotonic()
+        killed = False
+        while True:
+            waited = time.monotonic() - start
+            if waited > END_S:
+                # It can't be killed, or the server can't: away with both.
+                self.server.restart()
+                return None
+            if not kill and waited > GRACE_S:
+                # It closed its result pipe and lives on.
+                kill = killed = True
+            answer = self.server.command({"end": number, "kill": kill}, answer_s=END_ANSWER_S)
+            if answer["gone"]:
+                raise OSError("the tracing server was replaced")
+            if answer["code"] is not None:
+                return None if killed else int(answer["code"])
+            time.sleep(0.002)
 
     def close(self) -> None:
-        """End the server and remove the folder."""
-        with self._lock:
-            self._disconnect()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """End the server and remove its folder."""
+        self.server.close()
+
+
+def _head(request: TraceRequest) -> dict[str, Any]:
+    return {
+        "text": request.text,
+        "entry": request.entry,
+        "arguments": [
+            {"shape": list(item[0]), "dtype": item[1]} if isinstance(item, tuple) else item
+            for item in request.arguments
+        ],
+        "grid": list(request.grid),
+        "guarded": request.guarded,
+    }
+
+
+def _is_flat(diagnostics: list[Any]) -> bool:
+    """Whether it holds objects of plain values: nothing nested reaches those who show it."""
+    plain = (str, int, float, type(None))
+    return all(
+        isinstance(item, dict) and all(isinstance(value, plain) for value in item.values())
+        for item in diagnostics
+    )
+
+
+def _died(code: int | None) -> WorkerResult:
+    if code is None:
+        return _failed(
+            "load_error", "worker_exited", "the kernel closed its result pipe while tracing"
+        )
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+        return _failed("timeout", "cpu_limit", "the kernel used up its CPU time while tracing")
+    what = f"signal {-code}" if code < 0 else f"code {code}"
+    return _failed(
+        "load_error", "worker_exited", f"the kernel ended its process ({what}) while tracing"
+    )
 
 
 def _failed(status: str, rule: str, message: str) -> WorkerResult:
