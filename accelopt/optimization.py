@@ -8,6 +8,8 @@ from pathlib import Path
 
 from accelopt.candidate import Candidate, Experience, Plan
 from accelopt.device import DeviceSpec, percent_of_peak
+from accelopt.evidence import FOLDER as EVIDENCE_FOLDER
+from accelopt.faster import Comparison
 from accelopt.graphs import RunResult
 from accelopt.kernel import KernelTask
 from accelopt.run_store import RunStore
@@ -63,9 +65,22 @@ class Optimization:
 
     @property
     def speedup(self) -> float | None:
-        """Baseline latency / best latency; None without them."""
-        before, after = self.baseline.latency_us, self.best.latency_us
+        """Baseline latency / best latency; None without them.
+
+        On a backend that measures, both are measured afresh when the search has ended.
+        """
+        before, after = self.result.baseline_us, self.result.best_us
         return before / after if before and after else None
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """Whether the best kernel is faster than the baseline; None when they are the same."""
+        return self.result.comparison
+
+    @property
+    def evidence(self) -> Path:
+        """Folder of the best kernel's evidence; `accelopt verify` judges it again."""
+        return self.run_folder / EVIDENCE_FOLDER
 
     @property
     def cost_usd(self) -> float | None:
@@ -106,7 +121,7 @@ class Optimization:
     def __repr__(self) -> str:
         return (
             f"<Optimization {self.run_id}: {self.status}, {self.task.name},"
-            f" {_us(self.baseline.latency_us)} -> {_us(self.best.latency_us)}>"
+            f" {_us(self.result.baseline_us)} -> {_us(self.result.best_us)}>"
         )
 
     def _repr_html_(self) -> str:
@@ -114,9 +129,10 @@ class Optimization:
         rows = {
             "task": self.task.name,
             "status": self.status + (f": {self.message}" if self.message else ""),
-            "baseline": _us(self.baseline.latency_us),
-            "best": f"{_us(self.best.latency_us)} ({self.best.id})",
+            "baseline": _us(self.result.baseline_us),
+            "best": f"{_us(self.result.best_us)} ({self.best.id})",
             "speedup": "-" if self.speedup is None else f"{self.speedup:.2f}x",
+            "verdict": "-" if self.comparison is None else self.comparison.outcome.value,
             "of peak": f"{_percent(self.percent_of_peak(self.baseline))} before, "
             f"{_percent(self.percent_of_peak(self.best))} after",
             "effort": f"{self.result.evaluations} evaluations, "

@@ -97,6 +97,13 @@ def test_a_strangers_backend_is_listed(fresh):
     assert entry["hooks"] == ["register_backends"]
 
 
+def test_a_strangers_backend_withstands_the_attack_suite(fresh):
+    text = run(fresh / "venv/bin/accelopt", "attack", "--backend", "slowchip", "--json", cwd=fresh)
+    attacked = json.loads(text)
+    assert attacked["blocked"] == attacked["attacks"] >= 15
+    assert attacked["twins_passed"] == attacked["twins"]
+
+
 def test_a_strangers_backend_passes_the_conformance_kit(fresh):
     text = run(fresh / "venv/bin/accelopt", "conformance", "slowchip", "--json", cwd=fresh)
     assert json.loads(text)["ok"] is True
