@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -311,3 +312,32 @@ def test_an_evaluation_that_is_owed_needs_no_admission(journal):
 
     with EvaluationPool(DummyBackend(), TASK, journal, admit=refuse) as pool:
         assert pool.evaluate(source(), admitted=True).evaluation.correct
+
+
+class Checking(DummyBackend):
+    """Says which stages each comparison asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = []
+
+    def _run(self, task, source, stages, seeds):
+        if Stage.CORRECTNESS in stages:
+            self.asked.append((seeds, Stage.ROBUSTNESS in stages))
+        return super()._run(task, source, stages, seeds)
+
+
+@pytest.mark.parametrize("seeds", [(0, 21), (0,)])
+def test_fresh_and_stress_inputs_come_last_and_only_for_what_matters(journal, seeds):
+    task = replace(TASK, seeds=seeds)
+    backend = Checking()
+    with EvaluationPool(backend, task, journal) as pool:
+        idle = pool.evaluate(source(), matters=lambda latency_us: False).evaluation
+        assert backend.asked == [(seeds[:1], False)]
+        assert idle.ok
+        assert not idle.correct
+        assert idle.untried_checks
+        later = pool.evaluate(source(), matters=lambda latency_us: True).evaluation
+        assert backend.asked[1:] == [(seeds[1:], True)]
+    assert later.correct
+    assert not later.untried_checks

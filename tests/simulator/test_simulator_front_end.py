@@ -386,7 +386,10 @@ def test_a_kernel_may_call_another_but_not_with_a_grid():
         ("def kernel(x):\n    return nl.nothing", "AttributeError"),
         ("def kernel(x):\n    1 / 0", "ZeroDivisionError"),
         ("def kernel(x):\n    raise SystemExit(0)", "SystemExit"),
-        ("class Odd(BaseException):\n    __str__ = None\ndef kernel(x):\n    raise Odd", "Odd"),
+        (
+            "class Odd(BaseException):\n  def __str__(self): 1 / 0\ndef kernel(x):\n    raise Odd",
+            "Odd",
+        ),
         ("import neuronxcc.nki.nothing", "ModuleNotFoundError"),
     ],
 )
