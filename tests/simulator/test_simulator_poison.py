@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from accelopt_simulator.frontend.run import TraceRequest, trace_kernel
 from accelopt_simulator.numerics import storage
 from accelopt_simulator.numerics.execute import Executor

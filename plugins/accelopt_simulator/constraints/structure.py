@@ -102,6 +102,13 @@ def _operands(context: Context, instruction: int) -> Iterator[Diagnostic]:
             instruction, "bad_operands", f"{spec.name} has a number for a tile, or a tile for one"
         )
         return
+    if spec.name == "tensor_scalar":
+        second = "op1" in context.trace.attr(instruction)
+        if second != ("operand1" in roles):
+            yield context.finding(
+                instruction, "bad_operands", "tensor_scalar has a second operator or operand alone"
+            )
+            return
     yield from _operators(context, instruction)
     found = [*_calls(context, instruction, grids), *_shapes(context, instruction, grids)]
     yield from found or _predicate(context, instruction)
@@ -115,6 +122,9 @@ def _operators(context: Context, instruction: int) -> Iterator[Diagnostic]:
             instruction, "unsupported_op", f"{op} with operator {str(value)[:40]!r} has no rule"
         )
 
+    # The reading rules look at the first of the two that is there.
+    if "op" in attrs and "op0" in attrs:
+        yield bad(attrs["op"])
     for key in _OPERATOR_ATTRS.get(op, ()):
         if not _known(attrs.get(key), ALLOWED.get(op, BINARY_ALU)):
             yield bad(attrs.get(key))

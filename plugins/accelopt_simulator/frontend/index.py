@@ -243,7 +243,9 @@ def as_int(value: Any) -> int | None:
     """A plain integer, or None when `value` is not one."""
     if isinstance(value, (bool, np.bool_)):
         return None
-    if isinstance(value, (int, np.integer)):
+    if isinstance(value, int):
+        return int.__pos__(value)  # a subclass is not asked
+    if isinstance(value, np.integer):
         return int(value)
     if isinstance(value, Index) and value.ndim == 0 and value.affine.is_constant:
         return value.affine.const

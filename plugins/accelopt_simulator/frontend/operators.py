@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from accelopt_simulator.frontend.entry_points import plain
 from accelopt_simulator.frontend.faults import KernelFault
 from accelopt_simulator.frontend.index import Index
 from accelopt_simulator.frontend.indirect import dynamic_index
@@ -31,6 +32,7 @@ def _forward(op: str, name: str, comparison: bool) -> Callable[[Tile, Any], Any]
     def operate(self: Tile, other: Any) -> Any:
         if other is None:
             return NotImplemented
+        other = plain(other)
         if isinstance(other, Index):
             if comparison:
                 raise KernelFault(
@@ -48,6 +50,7 @@ def _forward(op: str, name: str, comparison: bool) -> Callable[[Tile, Any], Any]
 
 def _reflected(op: str, name: str) -> Callable[[Tile, Any], Any]:
     def operate(self: Tile, other: Any) -> Any:
+        other = plain(other)
         if isinstance(other, Index):
             return getattr(other, f"__{name}__")(dynamic_index(self))
         return binary(op, other, self, partition_broadcast=False)
@@ -56,7 +59,7 @@ def _reflected(op: str, name: str) -> Callable[[Tile, Any], Any]:
 
 
 def _augmented(op: str) -> Callable[[Tile, Any], Any]:
-    return lambda self, other: in_place(self, op, other)
+    return lambda self, other: in_place(self, op, plain(other))
 
 
 def _negative(self: Tile) -> Tile:

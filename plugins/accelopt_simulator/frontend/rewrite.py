@@ -18,17 +18,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from accelopt_simulator.frontend.annotations import check_annotation
+from accelopt_simulator.frontend.facades import RefusedError
 from accelopt_simulator.frontend.faults import KernelFault
 from accelopt_simulator.frontend.index import Index, Mask
 from accelopt_simulator.frontend.lower import assign, named
 from accelopt_simulator.frontend.session import KERNEL_FILENAME, current
+from accelopt_simulator.frontend.structure_rules import AttributeGuard, structure_objection
 from accelopt_simulator.frontend.tile import Tile
 from accelopt_simulator.source_slice import slice_module
 from accelopt_simulator.trace.schema import LoopKind, Space
 
-RANGE, BRANCH, NAMED = "__nki_range__", "__nki_branch__", "__nki_named__"
-REDUCE, ANNOTATED, WHILE = "__nki_loop_reduce__", "__nki_annotated__", "__nki_while__"
-REBOUND = "__nki_rebound__"
+# No source can spell these names, so none can call or replace what they stand for.
+RANGE, BRANCH, NAMED = "<range>", "<branch>", "<named>"
+REDUCE, ANNOTATED, WHILE, REBOUND = "<loop_reduce>", "<annotated>", "<while>", "<rebound>"
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -72,7 +74,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> Any:
         leaves = any(_leaves(statement) for statement in node.body + node.orelse)
         self._visit_block(node)
-        name = f"__nki_if_{self.count}__"
+        name = f"<if {self.count}>"
         self.count += 1
         test = _call(BRANCH, [node.test, ast.Constant(leaves)], node)
         begin = ast.Assign([ast.Name(name, ast.Store())], test)
@@ -155,7 +157,9 @@ def _call(function: str, args: list[ast.expr], at: ast.AST) -> ast.Call:
 
 
 def _method(name: str, method: str) -> ast.Call:
-    return ast.Call(ast.Attribute(ast.Name(name, ast.Load()), method, ast.Load()), [], [])
+    attribute = ast.Attribute(ast.Name(name, ast.Load()), method, ast.Load())
+    attribute.trusted = True  # type: ignore[attr-defined]  # ours: not guarded
+    return ast.Call(attribute, [], [])
 
 
 def _leaves(node: ast.AST) -> bool:
@@ -267,14 +271,35 @@ def rebound(name: str, before: Callable[[], Any], value: Any) -> Any:
     return value
 
 
-def compile_kernel(text: str, kernel_name: str) -> tuple[Any, dict[str, Any]]:
+def _check_structure(tree: ast.Module) -> None:
+    for node in ast.walk(tree):
+        message = structure_objection(node)
+        if message:
+            error = RefusedError(message)
+            error.line = getattr(node, "lineno", None)
+            raise error
+
+
+def compile_kernel(
+    text: str, kernel_name: str, *, guarded: bool = True
+) -> tuple[Any, dict[str, Any]]:
     """Code object of the rewritten file and the names its module needs.
+
+    Args:
+        text: the file.
+        kernel_name: its kernel.
+        guarded: whether attributes are read and changed through the sandbox's guards.
 
     Raises:
         SyntaxError: the file does not parse.
+        RefusedError: it uses Python that the guards can't control.
     """
     needed = slice_module(ast.parse(text, KERNEL_FILENAME), kernel_name)
+    if guarded:
+        _check_structure(needed)
     tree = _Rewriter(kernel_name).visit(needed)
+    if guarded:
+        tree = AttributeGuard().visit(tree)
     code = compile(tree, KERNEL_FILENAME, "exec", dont_inherit=True)
     names = {
         RANGE: traced_range,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from accelopt_simulator.frontend import operators
 from accelopt_simulator.frontend.allocation import check_allocation
+from accelopt_simulator.frontend.facades import noting_refusals
 from accelopt_simulator.frontend.faults import KernelFault
 from accelopt_simulator.frontend.neuronxcc_nki.modules import KernelFunction, modules
 from accelopt_simulator.frontend.parameters import (
@@ -19,7 +20,9 @@ from accelopt_simulator.frontend.parameters import (
     make_arguments,
 )
 from accelopt_simulator.frontend.rewrite import compile_kernel
+from accelopt_simulator.frontend.sandbox import Sandbox
 from accelopt_simulator.frontend.session import KERNEL_FILENAME, Session, tracing
+from accelopt_simulator.trace.codec import MAX_BYTES
 from accelopt_simulator.trace.errors import TraceError
 from accelopt_simulator.trace.schema import Trace
 from accelopt_simulator.trace.validate import validate
@@ -36,12 +39,14 @@ class TraceRequest:
         entry: name of its kernel function.
         arguments: per kernel argument `(shape, dtype name)`, or a plain number.
         grid: SPMD grid the kernel is launched with; empty for none.
+        guarded: whether the kernel runs in the sandbox. Only tests of what lies behind it say no.
     """
 
     text: str
     entry: str
     arguments: tuple[ArgumentSpec, ...]
     grid: tuple[int, ...] = ()
+    guarded: bool = True
 
 
 @dataclass(kw_only=True)
@@ -50,7 +55,7 @@ class TraceResult:
 
     Attributes:
         trace: the trace; None when the kernel broke a rule.
-        status: `ok`, `load_error`, `unsupported_op` or `constraint_violation`.
+        status: `ok`, `load_error`, `unsupported_op`, `constraint_violation` or `rejected`.
         diagnostics: plain dictionaries with the fields of `accelopt.Diagnostic`: why there is no
             trace, or with a trace the warnings.
     """
@@ -62,24 +67,42 @@ class TraceResult:
 
 def trace_kernel(request: TraceRequest) -> TraceResult:
     """Run the kernel once, symbolically. Never raises for a kernel's fault."""
+    with noting_refusals() as refusals:
+        result = _result(request)
+    if refusals:  # also when the kernel caught it
+        return TraceResult(status="rejected", diagnostics=[_as_dict(refusals[0])])
+    return result
+
+
+def _check_size(trace: Trace) -> None:
+    """What no decoder would take is the kernel's fault, and no forgery."""
+    size = sum(array.nbytes for array in (*trace.columns.values(), *trace.constants))
+    if size > MAX_BYTES - (1 << 20):
+        raise TraceError(f"{size} bytes of trace, at most {MAX_BYTES}")
+
+
+def _as_dict(fault: KernelFault) -> dict[str, Any]:
+    return {
+        "rule": fault.rule,
+        "message": fault.message,
+        "line": fault.line or _line_of(fault),
+        "required": fault.required,
+        "limit": fault.limit,
+        "hint": fault.hint,
+    }
+
+
+def _result(request: TraceRequest) -> TraceResult:
     session = Session(DIALECT, request.entry)
     try:
-        with _dialect_modules():
+        with nullcontext() if request.guarded else _dialect_modules():
             trace = _trace(request, session)
         validate(trace)
+        _check_size(trace)
     except KernelFault as fault:
         return TraceResult(
             status="unsupported_op" if fault.unsupported else "constraint_violation",
-            diagnostics=[
-                {
-                    "rule": fault.rule,
-                    "message": fault.message,
-                    "line": fault.line or _line_of(fault),
-                    "required": fault.required,
-                    "limit": fault.limit,
-                    "hint": fault.hint,
-                }
-            ],
+            diagnostics=[_as_dict(fault)],
         )
     except SyntaxError as error:
         return _load_error("syntax_error", f"the file does not parse: {error.msg}", error.lineno)
@@ -135,8 +158,9 @@ def _text(error: BaseException) -> str:
 
 def _trace(request: TraceRequest, session: Session) -> Trace:
     operators.install()
-    code, names = compile_kernel(request.text, request.entry)
-    namespace: dict[str, Any] = {"__name__": "kernel_module", "__builtins__": __builtins__} | names
+    code, names = compile_kernel(request.text, request.entry, guarded=request.guarded)
+    unguarded: dict[str, Any] = {"__name__": "kernel_module", "__builtins__": __builtins__}
+    namespace = (Sandbox().namespace() if request.guarded else unguarded) | names
     exec(code, namespace)  # no session yet: the file itself must not make NKI calls
     function = namespace.get(request.entry)
     if isinstance(function, KernelFunction):

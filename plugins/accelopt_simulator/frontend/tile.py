@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from accelopt_simulator.dtypes import DTYPES
+from accelopt_simulator.frontend.entry_points import plain
 from accelopt_simulator.frontend.faults import KernelFault, unsupported
 from accelopt_simulator.frontend.index import (
     DynamicSlice,
@@ -163,6 +164,7 @@ class Tile:
     # -- subscripts -------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Tile:
+        key = plain(key)
         if isinstance(key, Mask):
             mask = self.mask + key.aligned(self.ndim)
             view = self.with_grid(tuple(self.shape), {}, self.par)
@@ -250,7 +252,7 @@ class Tile:
     def __setitem__(self, key: Any, value: Any) -> None:
         from accelopt_simulator.frontend.lower import assign
 
-        assign(self[key], value)
+        assign(self[key], plain(value))
 
     def __iter__(self) -> Iterator[Any]:
         raise KernelFault("tile_not_iterable", "a tensor can't be iterated over in Python")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from accelopt_simulator.dtypes import DTYPES, code_of
+from accelopt_simulator.frontend.entry_points import plain
 from accelopt_simulator.frontend.faults import KernelFault
 
 
@@ -102,7 +103,7 @@ class OpFunction:
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
+        return self._function(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
 
     def __repr__(self) -> str:
         return f"nl.{self.op_name}"

@@ -81,6 +81,8 @@ def _mergers(program: Program, equal: Ints, keep_bytes: float, also: frozenset[i
         by_leader = np.lexsort((ordinal, where))
         same = where[by_leader][1:] == where[by_leader][:-1]
         previous[by_leader[1:][same]] = by_leader[:-1][same]
+        if not same.any():  # what they repeat lies in another memory
+            continue
         gap = (ordinal - previous)[previous >= 0].max() * size
         epochs = program.sequential_epoch[first[distinct]]
         together = np.unique(epochs, return_counts=True)[1].max() * size

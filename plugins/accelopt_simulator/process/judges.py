@@ -31,6 +31,8 @@ from accelopt_simulator.process.child import Child, clean_environment
 
 JUDGE_MODULE = "accelopt_simulator.process.judge_main"
 MAX_RESULT_BYTES = 64 << 20
+ATTEMPTS = 2
+"""Judges that may end over one trace."""
 
 
 class JudgePool:
@@ -60,6 +62,7 @@ class JudgePool:
             self._slots.put(None)
         self._children: set[Child] = set()
         self._lock = threading.Lock()
+        self._closed = False
 
     def judge(
         self, task: KernelTask, trace_bytes: bytes, stages: frozenset[Stage], seeds: Sequence[int]
@@ -95,18 +98,30 @@ class JudgePool:
         return [float(latency) for latency in answer["latencies_us"]]
 
     def _answer(self, head: dict[str, Any], body: bytes) -> dict[str, Any] | Verdict:
-        """What a free judge answers; a verdict where it ran out of time or memory."""
+        """What a free judge answers; a verdict where it ran out of time or memory.
+
+        A judge that ends may have been killed by others: the system, short of memory, or a person.
+        Only a trace that ends two of them is to blame.
+        """
         child = self._slots.get()
         try:
-            if child is None or child.process.poll() is not None:
-                if child is not None:
+            code = 0
+            for _ in range(ATTEMPTS):
+                if child is None or child.process.poll() is not None:
+                    if child is not None:
+                        self._end(child)
+                    child = self._start()
+                try:
+                    answer = self._ask(child, self._head | head, body)
+                except frames.FrameTimeoutError:
                     self._end(child)
-                child = self._start()
-            answer, alive = self._ask(child, self._head | head, body)
-            if not alive:
-                self._end(child)
-                child = None
-            return answer
+                    child = None
+                    limit = f"judging took over {self.wall_s:g} s"
+                    return _failed(EvaluationStatus.TIMEOUT, "wall_limit", limit)
+                if answer is not None:
+                    return answer
+                code, child = self._end(child), None
+            return _ended(code)
         except BaseException:
             if child is not None:
                 self._end(child)
@@ -115,30 +130,25 @@ class JudgePool:
         finally:
             self._slots.put(child)
 
-    def _ask(
-        self, child: Child, head: dict[str, Any], body: bytes
-    ) -> tuple[dict[str, Any] | Verdict, bool]:
+    def _ask(self, child: Child, head: dict[str, Any], body: bytes) -> dict[str, Any] | None:
+        """One exchange; None when the judge ended, or can't be understood.
+
+        Raises:
+            FrameTimeoutError: it took too long.
+            TaskError: the task is broken.
+        """
         deadline = time.monotonic() + self.wall_s
         try:
             frames.send(child.request_fd, head, body)
             message = frames.receive(child.result_fd, max_bytes=MAX_RESULT_BYTES, deadline=deadline)
-        except frames.FrameTimeoutError:
-            return _failed(
-                EvaluationStatus.TIMEOUT, "wall_limit", f"judging took over {self.wall_s:g} s"
-            ), False
         except (frames.FrameError, OSError):
-            message = None
+            return None
         if message is None:
-            code = child.process.poll()
-            if code is None or code in (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT):
-                return _failed(
-                    EvaluationStatus.OUT_OF_MEMORY, "memory_limit", "judging ran out of memory"
-                ), False
-            raise RuntimeError(f"a judge process ended with code {code}")
+            return None
         answer = message[0]
         if "broken" in answer:
             raise TaskError(answer["broken"])
-        return answer, True
+        return answer
 
     def _start(self) -> Child:
         # The judge may need plugins of the user's: it keeps the variables that select them.
@@ -147,17 +157,25 @@ class JudgePool:
             JUDGE_MODULE, cwd=str(self._cache_dir), environment=clean_environment(**extra)
         )
         with self._lock:
-            self._children.add(child)
+            closed = self._closed
+            if not closed:
+                self._children.add(child)
+        if closed:
+            child.end()
+            raise OSError("the judges were closed while they were asked")
         return child
 
-    def _end(self, child: Child) -> None:
+    def _end(self, child: Child) -> int:
         with self._lock:
+            ours = child in self._children
             self._children.discard(child)
-        child.end()
+        # Not twice: its descriptors may belong to somebody else by now.
+        return child.end() if ours else child.process.wait()
 
     def close(self) -> None:
-        """End all judges."""
+        """End all judges, for good."""
         with self._lock:
+            self._closed = True
             children, self._children = self._children, set()
         for child in children:
             child.end()
@@ -187,3 +205,14 @@ def unpack(data: dict[str, Any]) -> Verdict:
 
 def _failed(status: EvaluationStatus, rule: str, message: str) -> Verdict:
     return Verdict(status=status, diagnostics=(Diagnostic(rule=rule, message=message),))
+
+
+def _ended(code: int) -> Verdict:
+    """What it means that judges ended over a trace.
+
+    Raises:
+        RuntimeError: they did so by themselves, which is our fault.
+    """
+    if code in (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT):
+        return _failed(EvaluationStatus.OUT_OF_MEMORY, "memory_limit", "judging ran out of memory")
+    raise RuntimeError(f"a judge process ended with code {code}")

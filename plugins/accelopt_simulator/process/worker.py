@@ -21,7 +21,7 @@ END_S = 1.5
 """A candidate that was killed has ended by then, or its server is killed as well."""
 GRACE_S = 0.5
 """From the end of the result pipe to that of the process."""
-MAX_RESULT_BYTES = 512 << 20
+MAX_RESULT_BYTES = 336 << 20
 MAX_HEAD_BYTES = 1 << 20
 MAX_DIAGNOSTICS = 20
 STATUSES = frozenset(

@@ -6,9 +6,8 @@ business.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
+from numpy.typing import NDArray
 
 from accelopt_simulator.dtypes import DTYPES
 from accelopt_simulator.trace.errors import TraceError
@@ -31,6 +30,19 @@ MAX_EXTENT = 1 << 31
 MAX_ABS = 1 << 46
 """Bound of every constant and coefficient, so that index arithmetic can't overflow int64."""
 MAX_DEPTH = 64
+MAX_INSTRUCTIONS = 4_000_000
+MAX_TENSORS = 2_000_000
+MAX_LOOPS = 400_000
+MAX_VARIABLES = 1 << 20
+MAX_DERIVED = 1 << 16
+"""Variables that stand for another expression; they are walked one by one."""
+
+MAX_CONSTANT_TENSORS = 1 << 14
+MAX_OPERANDS = 24
+"""Operands of one instruction."""
+
+MAX_CLAUSES = 512
+"""Clauses of one predicate, and atoms of one clause: every user of a predicate reads them all."""
 
 
 def validate(trace: Trace) -> None:
@@ -43,9 +55,18 @@ def validate(trace: Trace) -> None:
     n_var, n_term, n_expr = len(t.var_kind), len(t.term_var), len(t.expr_const)
     n_atom, n_tensor, n_access = len(t.atom_expr), len(t.tensor_space), len(t.access_tensor)
     n_loop, n_ins, n_operand = len(t.loop_kind), len(t.ins_op), len(t.operand_role)
+    for count, most, what in (
+        (n_ins, MAX_INSTRUCTIONS, "instructions"), (n_tensor, MAX_TENSORS, "tensors"),
+        (n_loop, MAX_LOOPS, "loops"), (n_var, MAX_VARIABLES, "variables"),
+    ):  # fmt: skip
+        if count > most:
+            raise TraceError(f"{count} {what}, at most {most}")
     _offsets(t.expr_start, n_expr, n_term, "expr_start")
     n_pred = _offsets(t.pred_start, None, None, "pred_start")
     _offsets(t.clause_start, int(t.pred_start[-1]), n_atom, "clause_start")
+    for column in (t.pred_start, t.clause_start):
+        if len(column) > 1 and int(np.diff(column).max()) > MAX_CLAUSES:
+            raise TraceError(f"a predicate has more than {MAX_CLAUSES} parts")
     _offsets(t.tensor_shape_start, n_tensor, len(t.tensor_shape), "tensor_shape_start")
     _offsets(t.access_grid_start, n_access, len(t.access_grid), "access_grid_start")
     _offsets(t.access_index_start, n_access, len(t.access_index), "access_index_start")
@@ -64,6 +85,9 @@ def validate(trace: Trace) -> None:
             raise TraceError(f"{name} has {len(t.columns[name])} rows instead of {length}")
     if len(t.tensor_names) != n_tensor:
         raise TraceError("tensor_names has the wrong length")
+
+    if n_ins and int(np.diff(t.ins_operand_start).max()) > MAX_OPERANDS:
+        raise TraceError(f"an instruction has more than {MAX_OPERANDS} operands")
 
     _enum(t.var_kind, VarKind, "var_kind")
     _enum(t.atom_compare, Compare, "atom_compare")
@@ -138,12 +162,18 @@ def _variables(t: Trace, n_expr: int, n_loop: int, n_access: int) -> None:
         _range(t.var_a[chosen], 0, limit, f"var_a ({kind.name.lower()})")
         if kind in (VarKind.FLOORDIV, VarKind.MOD):
             _range(t.var_b[chosen], 1, MAX_ABS, "var_b (divisor)")
-    for var in np.flatnonzero(t.var_kind == VarKind.DYNAMIC):
-        start, stop = t.access_index_start[t.var_a[var] : t.var_a[var] + 2]
-        for expr in t.access_index[start:stop]:
-            first, last = t.expr_start[expr : expr + 2]
-            if last > first and int(t.term_var[first:last].max()) >= var:
-                raise TraceError("a run-time index refers to a later variable")
+    derived = (t.var_kind == VarKind.FLOORDIV) | (t.var_kind == VarKind.MOD)
+    if int(derived.sum()) > MAX_DERIVED:
+        raise TraceError(f"more than {MAX_DERIVED} derived variables")
+    # Per expression, then per access, the latest variable in it.
+    in_expr = np.full(n_expr, -1, dtype=np.int64)
+    np.maximum.at(in_expr, np.repeat(np.arange(n_expr), np.diff(t.expr_start)), t.term_var)
+    in_access = np.full(n_access, -1, dtype=np.int64)
+    owner = np.repeat(np.arange(n_access), np.diff(t.access_index_start))
+    np.maximum.at(in_access, owner, in_expr[t.access_index])
+    dynamic = np.flatnonzero(t.var_kind == VarKind.DYNAMIC)
+    if np.any(in_access[t.var_a[dynamic]] >= dynamic):
+        raise TraceError("a run-time index refers to a later variable")
 
 
 def _tensors(t: Trace, n_tensor: int) -> None:
@@ -168,13 +198,15 @@ def _tensors(t: Trace, n_tensor: int) -> None:
     base = alias[aliased]
     if np.any(alias[base] >= 0):
         raise TraceError("tensor_alias refers to an alias")
-    for tensor in aliased:
-        if _nbytes(t, int(tensor)) != _nbytes(t, int(alias[tensor])):
-            raise TraceError("an alias differs in size from its tensor")
+    nbytes = _nbytes(t)
+    if np.any(nbytes[aliased] != nbytes[base]):
+        raise TraceError("an alias differs in size from its tensor")
     if np.any(t.tensor_space[aliased] != t.tensor_space[base]):
         raise TraceError("an alias lies in another memory than its tensor")
     constant = t.tensor_role == TensorRole.CONSTANT
     _range(t.tensor_index[constant], 0, len(t.constants), "tensor_index (constant)")
+    if int(constant.sum()) > MAX_CONSTANT_TENSORS:
+        raise TraceError(f"more than {MAX_CONSTANT_TENSORS} constant tensors")
     for tensor in np.flatnonzero(constant):
         array = t.constants[t.tensor_index[tensor]]
         if array.shape != t.shape(int(tensor)):
@@ -191,8 +223,13 @@ def _tensors(t: Trace, n_tensor: int) -> None:
             raise TraceError("an argument or a result is not in HBM")
 
 
-def _nbytes(t: Trace, tensor: int) -> int:
-    return math.prod(t.shape(tensor)) * DTYPES[int(t.tensor_dtype[tensor])].itemsize
+def _nbytes(t: Trace) -> NDArray[np.int64]:
+    """Bytes of every tensor; that none is too large has been checked, so nothing overflows."""
+    extents = np.append(t.tensor_shape, 1).astype(np.int64)
+    sizes = np.multiply.reduceat(extents, t.tensor_shape_start[:-1])
+    sizes[np.diff(t.tensor_shape_start) == 0] = 1
+    itemsizes = np.array([dtype.itemsize for dtype in DTYPES], dtype=np.int64)
+    return np.asarray(sizes * itemsizes[t.tensor_dtype], dtype=np.int64)
 
 
 def _accesses(t: Trace, extents: Extents) -> None:
@@ -243,14 +280,17 @@ def _loops(t: Trace, n_loop: int, n_ins: int) -> None:
         raise TraceError("loop_parent does not refer to an earlier loop")
     # Rows come in order of opening: walking them with a stack proves proper nesting.
     stack: list[int] = []
+    parents: list[int] = t.loop_parent.tolist()
+    firsts: list[int] = first.tolist()
+    lasts: list[int] = last.tolist()
     for loop in range(n_loop):
-        while stack and last[stack[-1]] <= first[loop]:
+        while stack and lasts[stack[-1]] <= firsts[loop]:
             stack.pop()
-        if stack and last[loop] > last[stack[-1]]:
+        if stack and lasts[loop] > lasts[stack[-1]]:
             raise TraceError("loops overlap without nesting")
-        if t.loop_parent[loop] != (stack[-1] if stack else -1):
+        if parents[loop] != (stack[-1] if stack else -1):
             raise TraceError("loop_parent is not the enclosing loop")
-        if loop and first[loop] < first[loop - 1]:
+        if loop and firsts[loop] < firsts[loop - 1]:
             raise TraceError("loops are not in order")
         stack.append(loop)
         if len(stack) > MAX_DEPTH:

@@ -36,6 +36,8 @@ class OperandWindows:
         """The part of an operand's grid that a window of the instruction's grid needs."""
         lows, highs = list(window[0]), list(window[1])
         own = self.grids[role]
+        if self.op == "nc_stream_shuffle" and role == "src":  # rows come from anywhere
+            return [0, *lows[1:]], [own[0], *highs[1:]]
         if role in OPS[self.op].whole:
             return [0] * len(own), list(own)
         if role in OPS[self.op].rowwise:

@@ -167,7 +167,8 @@ def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tile:
     code = code_of_type(np.asarray(constant).dtype if dtype is None else dtype)
     if np.ndim(constant) == 0 or np.size(constant) == 0:
         raise KernelFault("bad_constant", "nl.shared_constant needs a non-empty array")
-    array = np.ascontiguousarray(constant, dtype=TYPE_BY_CODE[code].dtype)
+    # A copy: what the kernel does to its array later is not recorded.
+    array = np.array(constant, dtype=TYPE_BY_CODE[code].dtype, order="C")
     index = len(current().builder.constants)
     current().builder.constants.append(array)
     return new_tensor(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import ModuleType
-from typing import Any
+from types import FunctionType, ModuleType
+from typing import Any, NoReturn
 
 from accelopt_simulator.frontend.annotations import MUTABLE, TensorAnnotation
+from accelopt_simulator.frontend.entry_points import entry_point
+from accelopt_simulator.frontend.facades import RefusedError
 from accelopt_simulator.frontend.faults import KernelFault, unsupported
 from accelopt_simulator.frontend.neuronxcc_nki import compiler, isa, language
 from accelopt_simulator.frontend.session import current
@@ -73,9 +75,16 @@ class NkiModule(ModuleType):
         self, name: str, names: Mapping[str, Any], not_modelled: frozenset[str] = frozenset()
     ) -> None:
         super().__init__(name)
-        self.__dict__.update(names)
-        self._not_modelled = not_modelled
-        self.__path__ = []
+        self.__dict__.update({key: _entry(value) for key, value in names.items()})
+        self.__dict__["_not_modelled"] = not_modelled
+        self.__dict__["__path__"] = []
+        self.__dict__["__all__"] = [key for key in names if not key.startswith("_")]
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise RefusedError(f"changes {self.__name__}.{name}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise RefusedError(f"changes {self.__name__}.{name}")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -83,6 +92,12 @@ class NkiModule(ModuleType):
         if name in self.__dict__.get("_not_modelled", ()):
             raise unsupported(f"{self.__name__.removeprefix('neuronxcc.')}.{name}")
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+
+def _entry(value: Any) -> Any:
+    """Functions of the dialect get plain values, whatever a kernel passes."""
+    plain_function = isinstance(value, FunctionType) and value is not _decorator
+    return entry_point(value) if plain_function else value
 
 
 def modules() -> dict[str, ModuleType]:
