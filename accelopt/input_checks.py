@@ -101,6 +101,19 @@ def draw(task: KernelTask, planned: PlannedCheck) -> CheckInputs:
     Raises:
         TaskError: the reference failed, or has no finite answer even on nominal inputs.
     """
+    try:
+        return _drawn(task, planned)
+    except TaskError:
+        raise
+    except Exception as error:
+        raise TaskError(
+            f"{task.name}: the inputs of its check {planned.name!r}, seed {planned.seed}, can't be "
+            f"drawn: {type(error).__name__}: {error}",
+            hint="any seed below 2**32 must give inputs",
+        ) from error
+
+
+def _drawn(task: KernelTask, planned: PlannedCheck) -> CheckInputs:
     import numpy as np
 
     reference = task.reference

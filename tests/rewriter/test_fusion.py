@@ -187,6 +187,10 @@ NEGATIVE = [
     ("drop-copy", ["t = nl.exp(a)", "r = nl.copy(t)", "r = nl.add(r, t)"]),
     ("drop-copy", ["r = nl.copy(a)"]),
     ("reciprocal-to-scalar", ["r = nisa.activation(op=nl.reciprocal, data=a)"]),
+    (
+        "reciprocal-to-scalar",
+        ["t = nl.exp(a)", "s = nl.add(t, 1.0)", "r = nisa.reciprocal(data=s)"],
+    ),
     ("scale-to-scalar", ["r = nl.add(a, 0.5)"]),
     ("scale-to-scalar", ["r = nl.multiply(a, c)"]),
     ("scale-to-vector", ["r = nisa.activation(op=nl.exp, data=a, scale=0.5)"]),

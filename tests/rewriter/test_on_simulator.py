@@ -12,7 +12,7 @@ from accelopt_rewriter.plan import PlanStep, carry_out
 
 TASKS = ("silu", "adamw", "add_rmsnorm_matmul")
 APPLIES = {
-    "silu": ("sigmoid-chain", "merge-subtile-loop", "reciprocal-to-scalar", "scale-to-vector"),
+    "silu": ("sigmoid-chain", "merge-subtile-loop", "scale-to-vector"),
     "adamw": (
         *("self-scale", "square-activation", "scale-add", "merge-subtile-loop"),
         *("reciprocal-to-scalar", "scale-to-scalar", "scale-to-vector"),

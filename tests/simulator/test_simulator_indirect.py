@@ -7,7 +7,7 @@ import pytest
 from simulator_kernels import HEADER_LINES, execute, findings, rules, run_kernel, traced
 
 from accelopt import KernelSource
-from accelopt.evaluation import ALL_STAGES, EvaluationStatus
+from accelopt.evaluation import ALL_STAGES, EvaluationStatus, Stage
 from accelopt.kernel import ArgumentSpec, KernelTask, Work
 from accelopt_simulator.frontend.neuronxcc_nki.compiler import PsumAllocator, SbufAllocator
 from accelopt_simulator.hardware import TRN1, TRN1_TIMING
@@ -194,8 +194,9 @@ def test_a_run_time_index_out_of_bounds_is_a_constraint_violation(x):
     )
     found = traced(GATHER.replace("LOAD", ACCEPTED[0]), x, rows_of(np.zeros(64)))
     judge = Judge(TRN1, TRN1_TIMING)
-    assert judge.judge(task, encode(found), ALL_STAGES, (0,)).status is EvaluationStatus.OK
-    verdict = judge.judge(task, encode(found), ALL_STAGES, (0, 2))
+    stages = ALL_STAGES - {Stage.ROBUSTNESS}  # a fresh seed is as good as any row out of bounds
+    assert judge.judge(task, encode(found), stages, (0,)).status is EvaluationStatus.OK
+    verdict = judge.judge(task, encode(found), stages, (0, 2))
     assert verdict.status is EvaluationStatus.CONSTRAINT_VIOLATION
     (finding,) = verdict.diagnostics
     assert finding.rule == "err_tensor_access_out_of_bound"

@@ -13,13 +13,18 @@ from accelopt_rewriter.forms import (
     Scalar,
     Step,
 )
+from accelopt_rewriter.parts import Op, Ref
 from accelopt_rewriter.reading import form_of
 from accelopt_rewriter.rewrite import Rewrite, Site
 from accelopt_rewriter.rewrites.activation_chains import fold
 
 
 class ReciprocalToScalar(Rewrite):
-    """nisa.reciprocal (Vector) -> activation(reciprocal) (Scalar)."""
+    """nisa.reciprocal (Vector) -> activation(reciprocal) (Scalar).
+
+    Not of an exponential: the Scalar engine's reciprocal has a limited range, which large inputs
+    leave (NKI documentation), while the Vector engine's gives 0 there.
+    """
 
     name = "reciprocal-to-scalar"
     title = "compute reciprocals on the Scalar engine"
@@ -32,10 +37,21 @@ class ReciprocalToScalar(Rewrite):
         found = []
         for op in kernel.ops:
             form = form_of(kernel, op)
-            if isinstance(form, Reciprocal):
+            if isinstance(form, Reciprocal) and not _is_exponential(kernel, form.x, op):
                 made = Activation("reciprocal", form.x)
                 found.append(fold(kernel, op, [], made, "from Vector to Scalar"))
         return found
+
+
+def _is_exponential(kernel: Kernel, x: Ref, reader: Op) -> bool:
+    """Whether a tile holds an exponential, or one with constants added or multiplied."""
+    producer = producer_of(kernel, x, reader)
+    form = None if producer is None else form_of(kernel, producer)
+    if isinstance(form, Activation):
+        return form.fn == "exp"
+    if isinstance(form, Scalar) and producer is not None:
+        return _is_exponential(kernel, form.x, producer)
+    return False
 
 
 class ScaleToScalar(Rewrite):

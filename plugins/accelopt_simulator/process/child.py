@@ -107,6 +107,8 @@ class Child:
     def __init__(self, module: str, *, cwd: str, environment: Mapping[str, str]) -> None:
         request_read, self.request_fd = os.pipe()
         self.result_fd, result_write = os.pipe()
+        # Whoever does not read what it is asked must not stop us.
+        os.set_blocking(self.request_fd, False)
         try:
             self._keeper = Keeper(
                 module_command(module, str(request_read), str(result_write)),

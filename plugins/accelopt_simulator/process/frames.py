@@ -25,17 +25,30 @@ class FrameTimeoutError(Exception):
     """The other side did not answer in time."""
 
 
-def send(fd: int, head: dict[str, Any], body: bytes = b"") -> None:
+def send(
+    fd: int, head: dict[str, Any], body: bytes = b"", *, deadline: float | None = None
+) -> None:
     """Write one message.
+
+    Args:
+        fd: the pipe.
+        head: the head.
+        body: the body.
+        deadline: `time.monotonic()` value to give up at; only for a pipe that does not block.
 
     Raises:
         OSError: the other side is gone.
+        FrameTimeoutError: the deadline passed.
     """
     text = json.dumps(head).encode()
     # A body may be large: it is written from where it stands.
     parts = [memoryview(_LENGTHS.pack(len(text), len(body)) + text), memoryview(body)]
     while parts:
-        written = os.writev(fd, parts)
+        try:
+            written = os.writev(fd, parts)
+        except BlockingIOError:
+            _wait(fd, select.POLLOUT, deadline)
+            continue
         while parts and written >= len(parts[0]):
             written -= len(parts.pop(0))
         if parts:
@@ -121,16 +134,23 @@ def _read(fd: int, size: int, deadline: float | None) -> bytes | None:
     """Exactly `size` bytes; None when the other side closed the pipe first."""
     chunks = []
     missing = size
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
     while missing:
         if deadline is not None:
-            left = deadline - time.monotonic()
-            if left <= 0 or not poll.poll(left * 1000):
-                raise FrameTimeoutError
+            _wait(fd, select.POLLIN, deadline)
         chunk = os.read(fd, min(1 << 20, missing))
         if not chunk:
             return None
         chunks.append(chunk)
         missing -= len(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _wait(fd: int, event: int, deadline: float | None) -> None:
+    """Until something can be read or written."""
+    poll = select.poll()
+    poll.register(fd, event)
+    left = None if deadline is None else deadline - time.monotonic()
+    if left is not None and left <= 0:
+        raise FrameTimeoutError
+    if not poll.poll(None if left is None else left * 1000):
+        raise FrameTimeoutError

@@ -139,7 +139,7 @@ class JudgePool:
         """
         deadline = time.monotonic() + self.wall_s
         try:
-            frames.send(child.request_fd, head, body)
+            frames.send(child.request_fd, head, body, deadline=deadline)
             message = frames.receive(child.result_fd, max_bytes=MAX_RESULT_BYTES, deadline=deadline)
         except (frames.FrameError, OSError):
             return None

@@ -21,6 +21,8 @@ SERVER_MODULE = "accelopt_simulator.process.worker_main"
 START_S = 60.0
 """It imports NumPy and our front end, maybe from a cold disk."""
 MAX_ANSWER_BYTES = 1 << 16
+SEND_S = 10.0
+"""A request that it does not read in this time is not read at all."""
 
 
 class TracingServer:
@@ -91,6 +93,7 @@ class TracingServer:
         level = self.level
         environment = clean_environment()
         self._control, theirs = socket.socketpair()
+        self._control.settimeout(SEND_S)
         with theirs:
             command = module_command(SERVER_MODULE, str(theirs.fileno()), json.dumps(self._options))
             if level is Level.BWRAP:
