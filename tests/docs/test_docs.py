@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from accelopt import hookspecs
+from accelopt.attacks import NOT_APPLICABLE, all_attacks
 from accelopt.config import RunConfig
 from accelopt.evaluation import Diagnostic, EvaluationStatus
 
@@ -70,3 +71,13 @@ def test_langgraph_json_names_graphs_that_can_be_made(name, node):
     spec.loader.exec_module(module)
     graph = getattr(module, function)()
     assert node in graph.get_graph().nodes
+
+
+def test_every_hack_stands_in_the_docs_with_what_stops_it_or_why_it_does_not_apply():
+    page = text("docs/security.md")
+    for attack in all_attacks():
+        exploits = "; ".join(exploit.name for exploit in attack.exploits)
+        row = f"| {attack.row or '-'} | {attack.title} | {exploits} | {attack.defence} |"
+        assert row in page
+    for row, reason in NOT_APPLICABLE.items():
+        assert f"| {row} | {reason} |" in page
