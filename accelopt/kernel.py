@@ -68,7 +68,8 @@ class KernelSource(BaseModel):
         if self.grid:
             parts.append(",".join(map(str, self.grid)))
         payload = "\0".join(parts)
-        return hashlib.sha256(payload.encode()).hexdigest()
+        # A model may write half a surrogate pair, which is no character of UTF-8.
+        return hashlib.sha256(payload.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Work(BaseModel):

@@ -89,7 +89,7 @@ class DummyBackend(Backend):
     def compare(self, task: KernelTask, parent: KernelSource, child: KernelSource) -> Comparison:
         """By the directives; counted as no call."""
         latencies = [
-            self._run(task, source, ESTIMATE_STAGES, ()).latency_us or _DEFAULT_LATENCY_US
+            self._judge(task, source, ESTIMATE_STAGES, ()).latency_us or _DEFAULT_LATENCY_US
             for source in (parent, child)
         ]
         return over_calibrations(latencies[:1], latencies[1:], "directives")

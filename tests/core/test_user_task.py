@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from accelopt import Dialect, TaskError
+from accelopt import Dialect, KernelSource, TaskError
 from accelopt.user_task import load_task_by_locator, load_user_task
 
 KERNEL = "import neuronxcc.nki as nki\n\n\n@nki.jit\ndef double(x):\n    return x\n"
@@ -190,3 +190,8 @@ def test_the_reference_can_hold_dataclasses(load):
         "@dataclass\nclass Sizes:\n    n: int = 4\n" + REFERENCE
     )
     assert task.output_shape == (4, 6)
+
+
+def test_a_source_with_half_a_character_has_a_hash_of_its_own():
+    hashes = {KernelSource(text=f"# {end}\n").sha256 for end in ("\ud800", "\ud801", "?")}
+    assert len(hashes) == 3

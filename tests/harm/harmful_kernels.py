@@ -224,7 +224,7 @@ HARMFUL = [
     harm("half a gigabyte of garbage", """
         part = memoryview(bytes(1 << 20))
         for fd in range(3, 256):
-            attempt(lambda: os.write(fd, struct.pack('<QQ', 2, (512 << 20) - 2) + b'[]'))
+            attempt(lambda: os.write(fd, struct.pack('<QQ', 2, (330 << 20) - 2) + b'[]'))
             attempt(lambda: [os.write(fd, part) for _ in range(513)])
         """, LOAD, TIMEOUT, slow=True),
     harm("closes its pipe and stays", "os.closerange(3, 256)\nwhile True: pass"),

@@ -155,11 +155,12 @@ class TracingServer:
                 control = self._connect()
                 try:
                     if descriptor is None:
-                        frames.send(control.fileno(), head)
+                        deadline = time.monotonic() + answer_s
+                        frames.send(control.fileno(), head, deadline=deadline)
                     else:
                         frames.send_with_descriptor(control, head, descriptor)
                     answer = self._receive(control, time.monotonic() + answer_s)
-                except OSError:
+                except (OSError, frames.FrameTimeoutError):
                     answer = None
                 if answer is not None:
                     return answer

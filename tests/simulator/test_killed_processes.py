@@ -1,18 +1,23 @@
-"""A judge that somebody kills is no fault of the kernel it was judging."""
+"""A helper process that somebody kills or stops is no fault of the kernel it was busy with."""
 
 from __future__ import annotations
 
 import os
 import signal
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
-from accelopt.evaluation import EvaluationStatus
+from accelopt.evaluation import ALL_STAGES, EvaluationStatus
 from accelopt.plugins import installed
 from accelopt_simulator.backend import SimulatorBackend
 from accelopt_simulator.hardware import TRN1, TRN1_TIMING
+from accelopt_simulator.process import server
+from accelopt_simulator.process.isolation import Level
 from accelopt_simulator.process.judges import JudgePool
+from accelopt_simulator.process.worker import WorkerLimits, WorkerPool
+from accelopt_simulator.requests import request_for
 
 SIGNALS = [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV]
 
@@ -81,3 +86,33 @@ def test_no_other_judge_is_started_once_the_backend_was_closed(backend, task, ki
         backend.evaluate(task, task.baseline)
     assert len(asked) == 1
     assert asked[0].poll() is not None
+
+
+def test_a_judge_that_was_stopped_is_given_up_in_time(backend, task):
+    assert backend.evaluate(task, task.baseline).correct
+    pool = backend._pool
+    (judge,) = pool._children
+    os.kill(judge.process.pid, signal.SIGSTOP)
+    pool.wall_s = 0.5
+    # More than fits into the pipe: nobody reads it.
+    verdict = pool.judge(task, bytes(1 << 20), ALL_STAGES, task.seeds)
+    assert verdict.status is EvaluationStatus.TIMEOUT
+    assert judge.process.poll() == -signal.SIGKILL
+    pool.wall_s = 60
+    assert backend.evaluate(task, task.baseline).correct
+
+
+def test_a_server_that_was_stopped_is_replaced(task, monkeypatch):
+    monkeypatch.setattr(server, "SEND_S", 0.5)
+    pool = WorkerPool(WorkerLimits(), level=Level.PROCESS)
+    try:
+        request = request_for(task, task.baseline)
+        assert pool.trace(request).status == "ok"
+        stopped = pool.server.process_id
+        os.kill(stopped, signal.SIGSTOP)
+        # More than fits into the socket.
+        longer = replace(request, text=request.text + "\n# " + "x" * (1 << 20))
+        assert pool.trace(longer).status == "ok"
+        assert pool.server.process_id != stopped
+    finally:
+        pool.close()
