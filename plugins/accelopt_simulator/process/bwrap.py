@@ -21,6 +21,8 @@ LINKER_FILES = ("/etc/ld.so.cache", "/etc/ld.so.preload")
 # What the server keeps of the superuser's rights: to change its children's user and root folder,
 # and to end them afterwards.
 KEPT_CAPABILITIES = ("CAP_SETUID", "CAP_SETGID", "CAP_SYS_CHROOT", "CAP_KILL")
+NOWHERE = "/nowhere"
+"""An empty folder that is not writable: where the server and all candidates are."""
 NAMESPACES = ("pid", "net", "ipc", "uts", "cgroup-try")
 
 
@@ -45,6 +47,8 @@ def command(inner: list[str], environment: Mapping[str, str]) -> list[str]:
             arguments += ["--cap-add", capability]
     else:
         arguments += ["--unshare-user"]
+    # Before the folders that are shown: an installation may lie in /tmp.
+    arguments += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--dir", NOWHERE]
     for folder in SYSTEM_FOLDERS:
         if os.path.islink(folder):
             arguments += ["--symlink", os.readlink(folder), folder]
@@ -54,8 +58,7 @@ def command(inner: list[str], environment: Mapping[str, str]) -> list[str]:
         arguments += ["--ro-bind-try", file, file]
     for path in interpreter_folders():
         arguments += ["--ro-bind", path, path]
-    arguments += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
-    arguments += ["--remount-ro", "/tmp", "--remount-ro", "/", "--chdir", "/tmp"]
+    arguments += ["--remount-ro", "/tmp", "--remount-ro", "/", "--chdir", NOWHERE]
     return [*arguments, "--", *inner]
 
 
