@@ -43,7 +43,9 @@ def new_pool():
         pool.close()
 
 
-@pytest.fixture(scope="session", params=list(Level))
+@pytest.fixture(
+    scope="session", params=[Level.PROCESS, pytest.param(Level.BWRAP, marks=pytest.mark.slow)]
+)
 def level(request):
     """Each level; one that does not work here is skipped, with the reason."""
     if request.param is Level.BWRAP and bwrap.problem():
