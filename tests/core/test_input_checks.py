@@ -57,8 +57,9 @@ def test_the_key_is_made_once_and_private():
 
 
 def test_derived_seeds_suit_numpy():
-    for part in range(100):
-        np.random.RandomState(derive_seed(KEY, str(part)))
+    seeds_of_parts = [derive_seed(KEY, str(part)) for part in range(100)]
+    draws = {np.random.RandomState(seed).rand() for seed in seeds_of_parts}
+    assert len(draws) == len(set(seeds_of_parts)) == 100
 
 
 def test_fresh_inputs_hold_every_ingredient_between_nominal_values(task):
