@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from accelopt.evaluation import ALL_STAGES, ESTIMATE_STAGES, SCREEN_STAGES, Eval
 from accelopt.kernel import KernelSource, KernelTask
 
 if TYPE_CHECKING:
+    from accelopt.doctor import Check
     from accelopt.faster import Comparison
     from accelopt.prompt_facts import PromptFacts
 
@@ -89,6 +90,28 @@ class Backend(ABC):
             evaluation_timeout_s: wall time one evaluation may take.
             workers: evaluations at once; 0 = one per core.
         """
+
+    def health(self, progress: Callable[[str], None] = lambda text: None) -> list[Check]:
+        """What `accelopt doctor --backend NAME` says: does this backend work, can it be believed?
+
+        The default only says whether it is available. A backend of a real device also tries it.
+
+        Args:
+            progress: told what is being tried.
+        """
+        from accelopt.doctor import Check
+
+        reason = self.unavailable()
+        if reason:
+            return [Check(name="available", state="fail", detail=reason)]
+        return [Check(name="available", state="ok", detail=self.description)]
+
+    def session_facts(self) -> dict[str, str]:
+        """What a person should be told at the end of a run about how kernels were judged.
+
+        Short label -> words; nothing by default. Shown by the command line and in the report.
+        """
+        return {}
 
     def prompt_facts(self, dialect: str) -> PromptFacts:
         """What agents are told about this device and a kernel language.

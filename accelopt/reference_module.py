@@ -333,12 +333,18 @@ def _stress_case(name: str, rule: dict[str, float]) -> StressCase:
 
 def item_bytes(dtype: str) -> int:
     """Bytes of one element, ml_dtypes names included."""
+    return numpy_type(dtype).itemsize
+
+
+def numpy_type(dtype: str) -> np.dtype[Any]:
+    """The NumPy type of a name, ml_dtypes names included."""
     try:
-        return np.dtype(dtype).itemsize
+        return np.dtype(dtype)
     except TypeError:
         import ml_dtypes  # takes over a second: only for types that NumPy does not know
 
-        return int(np.dtype(getattr(ml_dtypes, dtype)).itemsize)
+        small: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype))
+        return small
 
 
 def _scalar_spec(value: float | int) -> ArgumentSpec:

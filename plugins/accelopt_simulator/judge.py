@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from accelopt.comparison import Compared, compare_kernel
 from accelopt.device import DeviceSpec
 from accelopt.errors import AcceloptError
 from accelopt.evaluation import (
@@ -27,9 +28,10 @@ from accelopt.evaluation import (
 )
 from accelopt.input_checks import plan_checks
 from accelopt.kernel import KernelTask
-from accelopt_simulator.comparison import Compared, Comparison
+from accelopt.task_data import TaskData
 from accelopt_simulator.constraints.check import check_constraints
 from accelopt_simulator.dtypes import code_of
+from accelopt_simulator.execution import execute_trace
 from accelopt_simulator.hardware import Timing
 from accelopt_simulator.latency.model import LatencyReport, estimate_latency
 from accelopt_simulator.latency.predict import predict_on
@@ -41,7 +43,6 @@ from accelopt_simulator.numerics.execute import (
     check_work,
 )
 from accelopt_simulator.numerics.indirect import RuntimeIndexError
-from accelopt_simulator.task_data import TaskData
 from accelopt_simulator.trace.analysis import Analysis
 from accelopt_simulator.trace.codec import decode, trace_hash
 from accelopt_simulator.trace.errors import TraceError
@@ -178,8 +179,13 @@ class Judge:
         if stages & {Stage.CORRECTNESS, Stage.ROBUSTNESS}:
             check_work(trace, analysis)
             planned = plan_checks(task, digest, self.key) if Stage.ROBUSTNESS in stages else ()
-            comparison = Comparison(task, self._data_of(task), trace, analysis)
-            compared = comparison.run(seeds if Stage.CORRECTNESS in stages else (), planned)
+            compared = compare_kernel(
+                task,
+                self._data_of(task),
+                execute_trace(trace, analysis),
+                seeds if Stage.CORRECTNESS in stages else (),
+                planned,
+            )
             if not compared.ok:
                 status = EvaluationStatus.INCORRECT
         return Verdict(

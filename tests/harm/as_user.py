@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from accelopt_simulator.process import privileges
+from accelopt.process import privileges
 
 
 def main(uid: int, arguments: list[str]) -> int:

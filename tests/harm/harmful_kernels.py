@@ -282,7 +282,7 @@ HARMFUL = [
         atexit.register(time.sleep, 60)
         """),
     harm("replaces what sends the result", """
-        import accelopt_simulator.process.frames as frames
+        import accelopt.process.frames as frames
         frames.send = lambda *a: time.sleep(60)
         """, TIMEOUT, slow=True),
 ]  # fmt: skip

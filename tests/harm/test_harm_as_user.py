@@ -64,8 +64,8 @@ def test_an_ordinary_user_is_protected_as_well(level):
         ]
         done = subprocess.run(
             [*readable_prefix(), sys.executable, str(HERE / "as_user.py"), str(UID), *tests,
-             "-q", "-m", WITHIN_LIMIT[level], "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0",
-             "--basetemp", str(folder / "pytest")],
+             "-q", "-m", WITHIN_LIMIT[level], "-p", "no:cacheprovider",
+             "-o", "faulthandler_timeout=0", "--basetemp", str(folder / "pytest")],
             env={"HOME": str(folder), "TMPDIR": str(folder), "PATH": os.environ["PATH"],
                  "PYTHONDONTWRITEBYTECODE": "1"},
             cwd=HERE.parents[1], capture_output=True, text=True, timeout=250, check=False,

@@ -15,7 +15,8 @@ from harmful_kernels import HARMFUL, HEADER, HONEST
 from surroundings import SECRET, marker, processes_of, request
 
 from accelopt.errors import BackendUnavailableError, ConfigError
-from accelopt_simulator.process import bwrap, isolation, landlock, linux, seccomp
+from accelopt.process import landlock, linux
+from accelopt_simulator.process import bwrap, isolation, seccomp
 from accelopt_simulator.process.confine import MEASURES
 from accelopt_simulator.process.isolation import Level
 
@@ -240,7 +241,7 @@ def test_the_numbers_of_this_machine_are_right():
 def test_a_judge_keeps_its_files_and_loses_the_network(world):
     program = (
         "import os, socket\n"
-        "from accelopt_simulator.process.limits import confine_judge\n"
+        "from accelopt.process.limits import confine_judge\n"
         "confine_judge(memory_bytes=8 << 30)\n"
         f"print(open({str(world.secret)!r}).read())\n"
         "for attempt in (\n"

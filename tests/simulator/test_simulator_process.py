@@ -18,11 +18,11 @@ from accelopt import KernelSource
 from accelopt.evaluation import EvaluationStatus as Status
 from accelopt.evaluation import Stage
 from accelopt.plugins import installed
+from accelopt.process import frames
 from accelopt_simulator.backend import SimulatorBackend
 from accelopt_simulator.dtypes import DTYPES
 from accelopt_simulator.frontend.run import TraceRequest
 from accelopt_simulator.hardware import TRN1, TRN1_TIMING
-from accelopt_simulator.process import frames
 from accelopt_simulator.process.screening import screen_source
 from accelopt_simulator.process.worker import WorkerLimits, WorkerPool
 from accelopt_simulator.requests import request_for

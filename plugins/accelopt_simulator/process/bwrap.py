@@ -12,8 +12,8 @@ from pathlib import Path
 
 import accelopt
 import accelopt_simulator
-from accelopt_simulator.process import linux
-from accelopt_simulator.process.environment import clean_environment
+from accelopt.process import linux
+from accelopt.process.environment import clean_environment
 
 PROBE_S = 20.0
 SYSTEM_FOLDERS = ("/usr", "/lib", "/lib32", "/lib64", "/libx32")

@@ -7,7 +7,7 @@ import signal
 import time
 from contextlib import suppress
 
-from accelopt_simulator.process import linux
+from accelopt.process import linux
 
 _PATIENCE_S = 0.02
 """How long the server itself waits for a process to end; whoever asked may ask again."""

@@ -9,8 +9,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from accelopt_simulator.process import landlock, linux, privileges, seccomp
-from accelopt_simulator.process.limits import limit
+from accelopt.process import landlock, linux, privileges
+from accelopt.process.limits import limit
+from accelopt_simulator.process import seccomp
 
 MEASURES = ("user", "process_limit", "descriptor_limit", "landlock", "seccomp")
 """Measures that a test may leave out, to see that each of the others holds alone."""

@@ -11,11 +11,11 @@ from accelopt.device import DeviceSpec
 from accelopt.errors import AcceloptError
 from accelopt.evaluation import Stage
 from accelopt.kernel import KernelTask
+from accelopt.process import frames
+from accelopt.process.limits import confine_judge
 from accelopt.user_task import load_task_by_locator
 from accelopt_simulator.hardware import Timing
 from accelopt_simulator.judge import Judge, Verdict
-from accelopt_simulator.process import frames
-from accelopt_simulator.process.limits import confine_judge
 
 MAX_REQUEST_BYTES = 600 << 20
 MEMORY_BYTES = 24 << 30

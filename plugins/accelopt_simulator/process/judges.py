@@ -23,11 +23,11 @@ from accelopt.evaluation import (
     Stage,
 )
 from accelopt.kernel import KernelTask
+from accelopt.process import frames
+from accelopt.process.child import Child, clean_environment
 from accelopt_simulator.hardware import Timing
 from accelopt_simulator.judge import Verdict
 from accelopt_simulator.latency.model import LatencyReport
-from accelopt_simulator.process import frames
-from accelopt_simulator.process.child import Child, clean_environment
 
 JUDGE_MODULE = "accelopt_simulator.process.judge_main"
 MAX_RESULT_BYTES = 64 << 20

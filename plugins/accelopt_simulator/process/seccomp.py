@@ -11,7 +11,7 @@ import errno
 import os
 import struct
 
-from accelopt_simulator.process import linux
+from accelopt.process import linux
 
 _MODE_FILTER = 2
 _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from accelopt.errors import BackendUnavailableError
-from accelopt_simulator.process import bwrap, frames
-from accelopt_simulator.process.child import Keeper, clean_environment, module_command
+from accelopt.process import frames
+from accelopt.process.child import Keeper, clean_environment, module_command
+from accelopt_simulator.process import bwrap
 from accelopt_simulator.process.isolation import Level, choose
 
 SERVER_MODULE = "accelopt_simulator.process.worker_main"

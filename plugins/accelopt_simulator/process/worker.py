@@ -10,8 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from accelopt.process import frames
 from accelopt_simulator.frontend.run import TraceRequest
-from accelopt_simulator.process import frames
 from accelopt_simulator.process.isolation import Level
 from accelopt_simulator.process.server import TracingServer
 

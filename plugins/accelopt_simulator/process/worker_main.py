@@ -19,12 +19,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from accelopt.process import frames, linux
+from accelopt.process.privileges import unprivileged_user
 from accelopt_simulator.frontend.run import TraceRequest, trace_kernel
-from accelopt_simulator.process import frames, linux
 from accelopt_simulator.process.candidates import Candidates
 from accelopt_simulator.process.confine import Confinement, ConfinementError, confine
 from accelopt_simulator.process.preload import preload
-from accelopt_simulator.process.privileges import unprivileged_user
 from accelopt_simulator.trace.codec import encode
 
 MAX_REQUEST_BYTES = 64 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import resource
 
-from accelopt_simulator.process import landlock, linux
+from accelopt.process import landlock, linux
 
 
 def limit(kind: int, value: int) -> None:

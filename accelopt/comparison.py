@@ -1,25 +1,39 @@
-"""Runs a trace on inputs and compares its outputs with the right answers.
+"""Runs a kernel on inputs and compares its outputs with the right answers.
 
 Published seeds first; fresh and stress inputs only for a kernel that passed these. The first
-failure ends a comparison.
+failure ends a comparison. How a kernel is run is the backend's business: it executes a trace, or
+has a device execute a program.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from accelopt.evaluation import Diagnostic, InputCheck, SeedResult
 from accelopt.input_checks import PlannedCheck, compare
 from accelopt.kernel import Array, KernelArgument, KernelTask, relative_l2_error
-from accelopt_simulator.numerics.execute import ExecutionResult, Executor
-from accelopt_simulator.task_data import TaskData
-from accelopt_simulator.trace.analysis import Analysis
-from accelopt_simulator.trace.schema import Trace
+from accelopt.task_data import TaskData
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One run of a kernel.
+
+    Attributes:
+        outputs: the arrays it returned, in order.
+        findings: what may explain a wrong result.
+    """
+
+    outputs: Sequence[Array]
+    findings: tuple[Diagnostic, ...] = ()
+
+
+Execute = Callable[[Sequence[KernelArgument]], Execution]
+"""Runs the kernel on arguments. Inputs are read-only; outputs are poisoned before each run."""
 
 
 @dataclass(frozen=True)
@@ -37,38 +51,33 @@ class Compared:
         return bool(results) and all(results)
 
 
-class Comparison:
-    """Compares one trace. Inputs are handed out read-only; outputs are poisoned before each run."""
-
-    def __init__(self, task: KernelTask, data: TaskData, trace: Trace, analysis: Analysis) -> None:
-        self._task, self._data = task, data
-        self._executor = Executor(trace, analysis)
-
-    def run(self, seeds: Sequence[int], checks: Sequence[PlannedCheck]) -> Compared:
-        """Compare on the seeds, then on the checks."""
-        seed_results: list[SeedResult] = []
-        for seed in seeds:
-            arguments, expected = self._data.load(seed)
-            execution = self._execute(arguments)
-            result = _compare_seed(self._task, seed, execution.outputs, expected)
-            seed_results.append(result)
-            if not result.ok:
-                return Compared(tuple(seed_results), (), _findings(_wrong_seed(result), execution))
-        check_results: list[InputCheck] = []
-        for planned in checks:
-            drawn = self._data.load_check(planned)
-            execution = self._execute(drawn.arguments)
-            check = compare(self._task, planned, drawn, execution.outputs)
-            check_results.append(check)
-            if not check.ok:
-                found = _findings(_wrong_check(check), execution)
-                return Compared(tuple(seed_results), tuple(check_results), found)
-        return Compared(tuple(seed_results), tuple(check_results))
-
-    def _execute(self, arguments: Sequence[KernelArgument]) -> ExecutionResult:
-        # Many small products on several BLAS threads can be a hundred times slower than on one.
-        with threadpool_limits(limits=1):
-            return self._executor.run(arguments)
+def compare_kernel(
+    task: KernelTask,
+    data: TaskData,
+    execute: Execute,
+    seeds: Sequence[int],
+    checks: Sequence[PlannedCheck],
+) -> Compared:
+    """Compare on the seeds, then on the checks."""
+    seed_results: list[SeedResult] = []
+    for seed in seeds:
+        arguments, expected = data.load(seed)
+        execution = execute(arguments)
+        result = _compare_seed(task, seed, execution.outputs, expected)
+        seed_results.append(result)
+        if not result.ok:
+            findings = (_wrong_seed(result), *execution.findings)
+            return Compared(tuple(seed_results), (), findings)
+    check_results: list[InputCheck] = []
+    for planned in checks:
+        drawn = data.load_check(planned)
+        execution = execute(drawn.arguments)
+        check = compare(task, planned, drawn, execution.outputs)
+        check_results.append(check)
+        if not check.ok:
+            findings = (_wrong_check(check), *execution.findings)
+            return Compared(tuple(seed_results), tuple(check_results), findings)
+    return Compared(tuple(seed_results), tuple(check_results))
 
 
 def _compare_seed(
@@ -87,10 +96,6 @@ def _compare_seed(
             seed=seed, error=None, tolerance=tolerance, ok=False, message="output has NaN or inf"
         )
     return SeedResult(seed=seed, error=error, tolerance=tolerance, ok=error < tolerance)
-
-
-def _findings(first: Diagnostic, execution: ExecutionResult) -> tuple[Diagnostic, ...]:
-    return (first, *_hazards(execution))
 
 
 def _wrong_seed(result: SeedResult) -> Diagnostic:
@@ -124,18 +129,3 @@ def _wrong_check(check: InputCheck) -> Diagnostic:
         limit=f"{check.tolerance:.3g}",
         hint=hint,
     )
-
-
-def _hazards(execution: ExecutionResult) -> list[Diagnostic]:
-    found = []
-    for rule, line in sorted(execution.hazards):
-        name, _, function = rule.partition(":")
-        found.append(
-            Diagnostic(
-                rule=name,
-                message=f"{function} gets an input outside its valid range; its result is NaN",
-                line=line or None,
-                hint="use the vector engine's counterpart, or keep the input in range",
-            )
-        )
-    return found[:10]

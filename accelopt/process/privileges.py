@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 
-from accelopt_simulator.process import linux
+from accelopt.process import linux
 
 FALLBACK_ID = 65534
 """What Linux shows for users it can't name."""

@@ -10,8 +10,8 @@ import sys
 import threading
 from collections.abc import Mapping
 
-from accelopt_simulator.process import linux
-from accelopt_simulator.process.environment import clean_environment
+from accelopt.process import linux
+from accelopt.process.environment import clean_environment
 
 __all__ = ["Child", "Keeper", "clean_environment", "kill_group", "module_command"]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from accelopt.input_checks import CheckInputs, PlannedCheck, draw
 from accelopt.kernel import KernelArgument, KernelTask
-from accelopt_simulator.dtypes import DTYPES, code_of
+from accelopt.reference_module import numpy_type
 
 
 class TaskData:
@@ -91,7 +91,7 @@ class TaskData:
                 path = folder / f"argument{index}.npy"
                 stored = np.load(path, mmap_mode="r", allow_pickle=False)
                 if stored.dtype.kind == "V":  # the format has no names for bfloat16 and its like
-                    stored = stored.view(DTYPES[code_of(spec.dtype)].storage)
+                    stored = stored.view(numpy_type(spec.dtype))
                 arguments.append(stored)
         return arguments, expected
 

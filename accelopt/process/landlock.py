@@ -7,7 +7,7 @@ import os
 import struct
 from contextlib import suppress
 
-from accelopt_simulator.process import linux
+from accelopt.process import linux
 
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446
 _GET_VERSION = 1
