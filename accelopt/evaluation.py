@@ -128,6 +128,7 @@ class Profile(_Frozen):
     """Profiler counters under the profiler's own names; None = not reported.
 
     Units: bytes, FLOPs, fractions of time for `*_percent` (0 to 1, as the profiler prints them).
+    `other` holds whatever else the profiler of a real device prints.
     """
 
     latency_us: float
@@ -149,6 +150,7 @@ class Profile(_Frozen):
     gpsimd_engine_active_time_percent: float | None = None
     tensor_engine_active_time_percent: float | None = None
     dma_active_time_percent: float | None = None
+    other: dict[str, float] = {}
 
 
 class Evaluation(_Frozen):

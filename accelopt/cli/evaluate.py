@@ -149,7 +149,10 @@ def as_data(result: Evaluation, task: KernelTask, backend: Backend) -> dict[str,
         "checks": [check.model_dump() for check in result.checks],
         "profile": None
         if result.profile is None
-        else {k: v for k, v in result.profile.model_dump().items() if v is not None},
+        else {
+            **result.profile.model_dump(exclude_none=True, exclude={"other"}),
+            **result.profile.other,
+        },
         "diagnostics": [d.model_dump() for d in result.diagnostics],
         "trace_hash": result.trace_hash,
         "calibration": result.calibration,

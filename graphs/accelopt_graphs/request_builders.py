@@ -159,7 +159,7 @@ def _counters(profile: Profile | None) -> dict[str, float]:
     if profile is None:
         return {}
     # The latency has a line of its own in the prompt.
-    return profile.model_dump(exclude_none=True, exclude={"latency_us"})
+    return profile.model_dump(exclude_none=True, exclude={"latency_us", "other"})
 
 
 def _profile_lines(candidate: Candidate, seed: int) -> tuple[str, ...]:
