@@ -103,7 +103,8 @@ class Backend(ABC):
 
         reason = self.unavailable()
         if reason:
-            return [Check(name="available", state="fail", detail=reason)]
+            fix = "repair that, or use another backend (accelopt backends lists them)"
+            return [Check(name="available", state="fail", detail=reason, fix=fix)]
         return [Check(name="available", state="ok", detail=self.description)]
 
     def session_facts(self) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """What `accelopt doctor` looks at: this installation, and whatever plugins know to check.
 
 A check looks and reports; it never raises and never changes anything. Plugins contribute theirs
-through the hook `register_checks`.
+through the hook `register_checks`. What is not there for everybody, a device or the server of a
+model, is looked at when it is asked for.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,12 +20,26 @@ from pydantic import BaseModel, ConfigDict
 
 from accelopt import paths
 from accelopt.errors import AcceloptError
+from accelopt.plugins import BLOCK_VARIABLE
+from accelopt.secrets import redact
 
 CORE = "installation"
 """Group of the checks made here."""
 
 LOW_SPACE_BYTES = 1 << 30
-PACKAGES = ("accelopt", "numpy", "ml_dtypes", "numba", "langgraph", "langchain-core", "chromadb")
+LEAST_PYTHON = (3, 11)
+PACKAGES = (
+    "accelopt",
+    "numpy",
+    "ml_dtypes",
+    "numba",
+    "langgraph",
+    "langchain-core",
+    "langchain-openai",
+    "chromadb",
+    "pluggy",
+    "pydantic",
+)
 
 State = Literal["ok", "warn", "fail"]
 
@@ -35,7 +51,7 @@ class Check(BaseModel):
         name: what was looked at.
         state: `ok`; `warn`: works, with less than it could; `fail`: does not work.
         detail: what was found.
-        fix: what a person can do about it; empty when there is nothing to do.
+        fix: what a person can do about it; empty when there is nothing to do. What fails has one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,21 +62,49 @@ class Check(BaseModel):
     fix: str = ""
 
 
-def run_checks(groups: Mapping[str, Callable[[], list[Check]]]) -> dict[str, list[Check]]:
-    """The findings of this installation and of every plugin, by group.
+Group = Callable[[], list[Check]]
+"""Makes the checks of one group."""
 
-    A group whose function raises gets one failed check that says so.
+_NO_MODEL = Check(
+    name="model endpoint", state="ok", detail="not asked for: accelopt doctor --model NAME"
+)
+
+
+def run_checks(groups: Mapping[str, Group], *, model_asked: bool = False) -> dict[str, list[Check]]:
+    """The findings of this installation and of every group, by group.
+
+    A group whose function raises gets one failed check that says so. No finding shows a key.
+
+    Args:
+        groups: those of the plugins, and of the devices and models that a person named.
+        model_asked: whether a model is among them; else the first group says how to ask.
     """
-    found = {CORE: installation()}
+    found = {CORE: installation() + ([] if model_asked else [_NO_MODEL])}
     for name, checks in groups.items():
-        try:
-            found[name] = checks()
-        except AcceloptError as error:
-            found[name] = [Check(name=name, state="fail", detail=error.message, fix=error.hint)]
-        except Exception as error:  # noqa: BLE001 - a broken check is a finding, not a crash
-            detail = f"the check itself failed: {type(error).__name__}: {error}"
-            found[name] = [Check(name=name, state="fail", detail=detail)]
+        found[name] = [_without_secrets(check) for check in _findings(name, checks)]
     return found
+
+
+def _findings(name: str, checks: Group) -> list[Check]:
+    try:
+        return checks()
+    except AcceloptError as error:
+        fix = error.hint or "put that right, then run accelopt doctor again"
+        return [Check(name=name, state="fail", detail=error.message, fix=fix)]
+    except Exception as error:  # noqa: BLE001 - a broken check is a finding, not a crash
+        return [
+            Check(
+                name=name,
+                state="fail",
+                detail=f"the check itself failed: {type(error).__name__}: {error}",
+                fix="report it to the plugin's authors (accelopt plugins lists the plugins), or"
+                f" block the plugin with {BLOCK_VARIABLE}",
+            )
+        ]
+
+
+def _without_secrets(check: Check) -> Check:
+    return check.model_copy(update={"detail": redact(check.detail), "fix": redact(check.fix)})
 
 
 def installation() -> list[Check]:
@@ -70,6 +114,13 @@ def installation() -> list[Check]:
 
 def _python() -> Check:
     detail = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    if sys.version_info[:2] < LEAST_PYTHON:
+        return Check(
+            name="python",
+            state="fail",
+            detail=detail,
+            fix=f"install Python {'.'.join(map(str, LEAST_PYTHON))} or newer",
+        )
     return Check(name="python", state="ok", detail=detail)
 
 

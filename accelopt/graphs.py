@@ -69,6 +69,7 @@ class RunResult:
         comparison: whether the best kernel is faster than the baseline, and on what grounds; None
             when they are the same, or in a replay.
         changed_prompts: of a replay: slots whose prompt is not the recorded one.
+        judged: what the backend says of this session, label -> words.
     """
 
     status: Literal["finished", "stopped"]
@@ -85,6 +86,7 @@ class RunResult:
     message: str = ""
     changed_prompts: tuple[str, ...] = ()
     comparison: Comparison | None = None
+    judged: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def baseline_us(self) -> float | None:

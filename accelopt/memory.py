@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from accelopt.embedder import Embedder
 
 SCHEMA_VERSION = 1
+LOCK_FILE = ".accelopt.lock"
 _COLLECTION = "accelopt-experiences"
 _ROUNDING = 9
 
@@ -195,7 +196,7 @@ class OptimizationMemory:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        with self._lock, locked(self.path / ".accelopt.lock", wait=True):
+        with self._lock, locked(self.path / LOCK_FILE, wait=True):
             try:
                 yield
             finally:

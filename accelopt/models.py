@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -17,6 +17,8 @@ from accelopt.errors import ConfigError
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+
+    from accelopt.doctor import Check
 
 
 class Role(StrEnum):
@@ -77,6 +79,23 @@ class ChatModelProvider(Protocol):
 
         Raises:
             ConfigError: the name is not usable, or a key is missing.
+        """
+        ...
+
+
+@runtime_checkable
+class CheckedModels(Protocol):
+    """What a chat model provider may have besides: a way to look whether a model is there."""
+
+    def health(self, name: str, settings: ModelSettings) -> list[Check]:
+        """What `accelopt doctor --model NAME` says: a few seconds at most, and no paid call.
+
+        Args:
+            name: of the model, without the prefix; may be empty.
+            settings: how a run would call it.
+
+        Raises:
+            ConfigError: the name is not usable, or a key is missing; one failed check.
         """
         ...
 

@@ -70,11 +70,19 @@ class Registry:
         Raises:
             UnknownBackendError: no plugin registers it.
         """
+        return self.backend_factory(name)()
+
+    def backend_factory(self, name: str) -> Callable[[], Backend]:
+        """What makes the backend called `name`.
+
+        Raises:
+            UnknownBackendError: no plugin registers it.
+        """
         if name not in self.backends:
             raise UnknownBackendError(
                 f"unknown backend {name!r}", hint=_suggest(name, self.backends, "accelopt backends")
             )
-        return self.backends[name]()
+        return self.backends[name]
 
     def chat_model(self, name: str, settings: ModelSettings) -> BaseChatModel:
         """Make the chat model called `provider:name`.
@@ -82,13 +90,21 @@ class Registry:
         Raises:
             ConfigError: no plugin registers the provider, or it refuses the name.
         """
-        parsed = ModelName.parse(name)
-        if parsed.prefix not in self.chat_models:
+        return self.model_provider(name).create(ModelName.parse(name).name, settings)
+
+    def model_provider(self, name: str) -> ChatModelProvider:
+        """The provider of the chat model called `provider:name`.
+
+        Raises:
+            ConfigError: no plugin registers it.
+        """
+        prefix = ModelName.parse(name).prefix
+        if prefix not in self.chat_models:
             raise ConfigError(
                 f"unknown model {name!r}",
-                hint=_suggest(parsed.prefix, self.chat_models, "accelopt models"),
+                hint=_suggest(prefix, self.chat_models, "accelopt models"),
             )
-        return self.chat_models[parsed.prefix].create(parsed.name, settings)
+        return self.chat_models[prefix]
 
     def embedder(self, name: str) -> Embedder:
         """Make the embedder called `name`.

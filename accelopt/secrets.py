@@ -7,6 +7,7 @@ import threading
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import platformdirs
 
@@ -80,6 +81,15 @@ def redact(text: str) -> str:
     for secret in known_secrets():
         text = text.replace(secret, "***")
     return text
+
+
+def shown_url(url: str) -> str:
+    """A URL as it may be shown: without user, password and query."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(no URL)"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _of_server(data: dict[str, Any], base_url: str | None, path: Path) -> str:

@@ -65,7 +65,7 @@ def open_models(config: RunConfig, leave_out: Collection[Role] = ()) -> dict[Rol
 
     def member(choice: ModelChoice) -> Member:
         if choice.address not in made:
-            settings = _model_settings(config, choice.base_url or config.base_url)
+            settings = model_settings(config, choice)
             made[choice.address] = installed().chat_model(choice.label, settings)
         return Member(choice.address, choice.weight, made[choice.address])
 
@@ -76,9 +76,10 @@ def open_models(config: RunConfig, leave_out: Collection[Role] = ()) -> dict[Rol
     }
 
 
-def _model_settings(config: RunConfig, base_url: str | None) -> ModelSettings:
+def model_settings(config: RunConfig, choice: ModelChoice) -> ModelSettings:
+    """How a run with these settings calls one of its models."""
     return ModelSettings(
-        base_url=base_url,
+        base_url=choice.base_url or config.base_url,
         temperature=config.temperature,
         max_output_tokens=config.max_output_tokens,
         timeout_s=config.model_timeout_s,

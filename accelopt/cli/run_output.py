@@ -58,6 +58,7 @@ def result_data(
         "unpriced_calls": result.unpriced_calls,
         "failures": dict(result.failures),
         "calibration": result.best.evaluation.calibration,
+        "judged": dict(result.judged),
         "notes": list(result.best.evaluation.notes),
     }
 
@@ -82,6 +83,7 @@ def show_result(data: Mapping[str, Any], task: KernelTask, elapsed_s: float) -> 
         facts["failures"] = failures_line(data["failures"])
     if data["comparison"]:
         facts["verdict"] = verdict_line(data["comparison"])
+    facts |= data["judged"]
     facts["best kernel"] = short_path(data["best_kernel"]) if data["best_kernel"] else "-"
     facts["run folder"] = short_path(data["run_folder"])
     print_facts(facts)

@@ -44,6 +44,7 @@ def conclude(
         failures=store.journal.failure_counts(),
         message=message,
         comparison=comparison,
+        judged=run.backend.session_facts(),
         changed_prompts=() if run.recorded is None else tuple(run.recorded.changed_prompts),
         **costs,
     )

@@ -13,6 +13,9 @@ from accelopt.secrets import api_key
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+    from accelopt.doctor import Check
+    from accelopt_graphs.endpoint_check import Server
+
 _KEY = "OPENAI_API_KEY"
 _BASE_URLS = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
 _OPENAI_HOST = "api.openai.com"
@@ -43,17 +46,7 @@ class OpenAIModels:
         Raises:
             ConfigError: the name is empty, or there is neither a key nor a server.
         """
-        if not name:
-            raise ConfigError("the model name is missing", hint="write openai:MODEL")
-        base_url = settings.base_url or next(
-            (url for variable in _BASE_URLS if (url := os.environ.get(variable))), None
-        )
-        key = api_key(_KEY, base_url) or (_NO_KEY if base_url else "")
-        if not key:
-            raise ConfigError(
-                f"model openai:{name} needs a key",
-                hint=f"set {_KEY}, or give --base-url for a server without keys",
-            )
+        server = _server(name, settings)
         # The client's import is slow, and an offline run never needs it.
         from pydantic import SecretStr
 
@@ -63,11 +56,39 @@ class OpenAIModels:
         # either: the caller retries, so that a stop is noticed while it waits.
         return CompatibleChat(
             model=name,
-            api_key=SecretStr(key),
+            api_key=SecretStr(server.key),
             timeout=settings.timeout_s,
             max_retries=0,
-            **_options(settings, base_url),
+            **_options(settings, server.base_url),
         )
+
+    def health(self, name: str, settings: ModelSettings) -> list[Check]:
+        """Whether the server is there and has the model.
+
+        Raises:
+            ConfigError: as `create`.
+        """
+        from accelopt_graphs.endpoint_check import endpoint_check
+
+        return [endpoint_check(name, _server(name, settings))]
+
+
+def _server(name: str, settings: ModelSettings) -> Server:
+    """Where the model called `name` is asked, and with which key."""
+    from accelopt_graphs.endpoint_check import Server
+
+    if not name:
+        raise ConfigError("the model name is missing", hint="write openai:MODEL")
+    base_url = settings.base_url or next(
+        (url for variable in _BASE_URLS if (url := os.environ.get(variable))), None
+    )
+    key = api_key(_KEY, base_url)
+    if not key and not base_url:
+        raise ConfigError(
+            f"model openai:{name} needs a key",
+            hint=f"set {_KEY}, or give --base-url for a server without keys",
+        )
+    return Server(base_url, key or _NO_KEY, has_key=bool(key), key_variable=_KEY)
 
 
 def _options(settings: ModelSettings, base_url: str | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from accelopt.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from accelopt.doctor import Check
     from accelopt.embedder import Embedder
     from accelopt.events import Observer
     from accelopt.graphs import GraphProvider, RunResult, RunServices
@@ -86,6 +87,18 @@ def register_commands(register: Callable[[str, Callable[..., Any]], None]) -> No
 
     register("estimate", estimate)
     register("prompts", prompts)
+
+
+@hookimpl
+def register_checks(register: Callable[[str, Callable[[], list[Check]]], None]) -> None:
+    """Whether the optimization memory works."""
+    register("optimization memory", _optimization_memory)
+
+
+def _optimization_memory() -> list[Check]:
+    from accelopt_graphs.memory_check import memory_checks
+
+    return memory_checks()
 
 
 @hookimpl

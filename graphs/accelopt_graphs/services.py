@@ -35,7 +35,7 @@ def open_context(services: RunServices, hub: EventHub) -> Iterator[RunContext]:
     recorded = RecordedAnswers(journal) if services.recorded else None
     with ExitStack() as stack:
         memory = RunMemory(
-            path=_memory_path(config.memory, store.path),
+            path=memory_path(config.memory, store.path),
             embedder=services.embedder,
             journal=journal,
             device=services.backend.device.name,
@@ -100,7 +100,8 @@ def _policy(config: RunConfig) -> CallPolicy:
     )
 
 
-def _memory_path(setting: str, run_folder: Path) -> Path:
+def memory_path(setting: str, run_folder: Path) -> Path:
+    """Where a run keeps its lessons."""
     if setting == NONE:
         return run_folder / "memory"
     return Path(setting).expanduser() if setting else paths.memory_dir()

@@ -10,6 +10,8 @@ from accelopt import ChatModelProvider, ConfigError, ModelSettings, hookimpl
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+    from accelopt.doctor import Check
+
 
 class RewriterProvider:
     """Makes the offline model; it has one version and no options."""
@@ -30,6 +32,17 @@ class RewriterProvider:
         from accelopt_rewriter.chat_model import RewriterChatModel
 
         return RewriterChatModel()
+
+    def health(self, name: str, settings: ModelSettings) -> list[Check]:
+        """It is always there.
+
+        Raises:
+            ConfigError: as `create`.
+        """
+        from accelopt.doctor import Check
+
+        self.create(name, settings)
+        return [Check(name="model", state="ok", detail="needs no endpoint")]
 
 
 @hookimpl

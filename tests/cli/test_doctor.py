@@ -95,4 +95,5 @@ def test_a_level_that_does_not_exist_fails(accelopt, monkeypatch):
     monkeypatch.setenv("ACCELOPT_ISOLATION", "thick walls")
     result = accelopt("doctor", "--json")
     assert result.code == 1
-    assert result.data["checks"][-1]["detail"].startswith("ACCELOPT_ISOLATION='thick walls' is not")
+    (failed,) = [check for check in result.data["checks"] if check["state"] == "fail"]
+    assert failed["detail"].startswith("ACCELOPT_ISOLATION='thick walls' is not")
