@@ -17,7 +17,12 @@ from accelopt.evaluation import Diagnostic, EvaluationStatus
 from accelopt.kernel import KernelSource, KernelTask
 from accelopt.parsing import parse_python
 from accelopt_trainium import compile_main, confinement
-from accelopt_trainium.compiler_messages import CompilationError, failed, read_report
+from accelopt_trainium.compiler_messages import (
+    ON_DEVICE_VARIABLE,
+    CompilationError,
+    failed,
+    read_report,
+)
 from accelopt_trainium.launch import run_launched
 from accelopt_trainium.locations import Locations
 
@@ -25,8 +30,6 @@ MAX_NEFF_BYTES = 1 << 30
 MAX_REPORT_BYTES = 1 << 18
 COMPILER_FLAGS = "--auto-cast=none"
 """Through NEURON_CC_FLAGS: no silent change of precision (the published protocol)."""
-ON_DEVICE_VARIABLE = "ACCELOPT_NEURON_COMPILE_ON_DEVICE"
-"""Set to 1 if the installed compiler insists on a device: the candidate then sees one."""
 
 
 @dataclass(frozen=True)

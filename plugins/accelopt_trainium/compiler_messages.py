@@ -17,8 +17,12 @@ from accelopt.evaluation import Diagnostic, EvaluationStatus
 from accelopt_trainium.launch import Finished
 
 MAX_MESSAGE = 2000
+ON_DEVICE_VARIABLE = "ACCELOPT_NEURON_COMPILE_ON_DEVICE"
+"""Set to 1 if the installed compiler insists on a device: the candidate then sees one."""
 _NKI_CODE = re.compile(r"\berr_[a-z0-9_]+")
 _COMPILER_CODE = re.compile(r"\[(NCC_[A-Z0-9]+|[A-Z]{1,4}\d{2,4})\]")
+_CODED_LINE = re.compile(r"(?m)\[(?:NCC_[A-Z0-9]+|[A-Z]{1,4}\d{2,4})\][^\n]*")
+_NO_DEVICE = re.compile(r"nrt_init|NRT_|[Nn]o [Nn]euron ?[Dd]evice|/dev/neuron")
 _ERROR_LINE = re.compile(r"(?:ERROR|USER|FATAL)[^\n]*?:\s*(\S[^\n]*)")
 _AT_LINE = re.compile(r"kernel\.py\"?,? (?:line |:)?(\d+)|kernel\.py:(\d+)")
 _MEMORY = re.compile(r"MemoryError|std::bad_alloc|[Oo]ut of memory|Cannot allocate memory")
@@ -83,6 +87,14 @@ class Report:
                 f"{done.last_words}",
             )
         said = f"{self.message}\n{done.stderr}"
+        if self.kind == "RuntimeError" and _NO_DEVICE.search(self.message):
+            # A candidate can say so too: it fails with it, and nothing else happens.
+            return failed(
+                EvaluationStatus.LOAD_ERROR,
+                "compiler_wants_device",
+                f"no program, and the SDK wanted a device: {self.message[:500]}",
+                hint=f"if every kernel fails so, set {ON_DEVICE_VARIABLE}=1",
+            )
         line = self.line or _line_in(said) or _line_in(self.traceback)
         rule = self._rule(said)
         finding = Diagnostic(rule=rule, message=self._words(done), line=line)
@@ -97,9 +109,10 @@ class Report:
     def _words(self, done: Finished) -> str:
         if self.kind == "RuntimeError" and "Compilation failed" in self.message:
             # The command line that failed says nothing; the compiler's own lines do.
-            lines = [*dict.fromkeys(_ERROR_LINE.findall(f"{self.message}\n{done.stderr}"))]
+            said = f"{self.message}\n{done.stderr}"
+            lines = [*dict.fromkeys(_CODED_LINE.findall(said) + _ERROR_LINE.findall(said))]
             if lines:
-                return "; ".join(lines[:3])[:MAX_MESSAGE]
+                return "; ".join(line.strip() for line in lines[:3])[:MAX_MESSAGE]
         return (self.message or self.kind or done.last_words)[:MAX_MESSAGE]
 
     def _status(self, rule: str, said: str) -> EvaluationStatus:

@@ -11,8 +11,8 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from accelopt.errors import AcceloptError, ConfigError
@@ -24,32 +24,38 @@ VISIBLE_VARIABLE = "NEURON_RT_VISIBLE_CORES"
 POLL_S = 0.05
 
 
+def lock_folder() -> Path:
+    """Folder of the lock files, shared by all users of a machine."""
+    return Path(tempfile.gettempdir()) / "accelopt-neuron-cores"
+
+
 class CorePool:
     """Lends cores.
 
     Args:
         cores: indices of the cores.
-        folder: of the lock files; shared by all of a machine's users by default.
+        folder: of the lock files; `lock_folder()` by default.
     """
 
     def __init__(self, cores: Sequence[int], folder: Path | None = None) -> None:
         self.cores = tuple(cores)
-        self._folder = folder or Path(tempfile.gettempdir()) / "accelopt-neuron-cores"
+        self._folder = folder or lock_folder()
         self._free = set(self.cores)
         self._changed = threading.Condition()
 
     @contextmanager
-    def lease(self, *, wait_s: float) -> Iterator[int]:
+    def lease(self, *, wait_s: float, avoid: Collection[int] = ()) -> Iterator[int]:
         """Lend a core until the block ends.
 
         Args:
             wait_s: how long to wait for one.
+            avoid: cores that are only taken when there is no other at all.
 
         Raises:
             AcceloptError: all stay in use.
         """
         deadline = time.monotonic() + wait_s
-        core, descriptor = self._take(deadline)
+        core, descriptor = self._take(deadline, avoid)
         try:
             yield core
         finally:
@@ -58,10 +64,10 @@ class CorePool:
                 self._free.add(core)
                 self._changed.notify_all()
 
-    def _take(self, deadline: float) -> tuple[int, int]:
+    def _take(self, deadline: float, avoid: Collection[int]) -> tuple[int, int]:
         with self._changed:
             while True:
-                for core in sorted(self._free):
+                for core in sorted(self._free, key=lambda core: (core in avoid, core)):
                     descriptor = self._lock(core)
                     if descriptor is not None:
                         self._free.discard(core)
@@ -77,7 +83,10 @@ class CorePool:
                 self._changed.wait(min(left, POLL_S if self._free else 1.0))
 
     def _lock(self, core: int) -> int | None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        if not self._folder.is_dir():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with suppress(OSError):  # a machine's users share it
+                self._folder.chmod(0o1777)
         path = self._folder / f"core{core}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:

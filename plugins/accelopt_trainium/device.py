@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -250,27 +249,6 @@ class LoadedProgram:
         """
         request = {"what": "profile", "model": self._index, "warmups": warmups}
         self._process._ask(request | {"ntffs": [str(path) for path in ntffs]})
-
-
-def open_device(
-    library: Path, core: int, folder: Path, *, deadline: float, wait_s: float = 1.0
-) -> DeviceProcess:
-    """Start a device process; a core that is still taken is waited for until the deadline.
-
-    Raises:
-        AcceloptError: it is not to be had, or the runtime does not start.
-    """
-    while True:
-        try:
-            return DeviceProcess(library, core, folder, deadline)
-        except CoreBusyError as busy:
-            if time.monotonic() + wait_s > deadline:
-                raise AcceloptError(
-                    f"{busy}; another process uses it",
-                    hint="`neuron-ls` names the process; end it, or leave the core out with "
-                    "ACCELOPT_NEURON_CORES",
-                ) from None
-            time.sleep(wait_s)
 
 
 def _shaped(content: Array, tensor: TensorInfo, known: list[tuple[int, str]]) -> Array:

@@ -10,16 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from accelopt.errors import AcceloptError
 from accelopt.install_key import install_key
 from accelopt.kernel import KernelSource, KernelTask
 from accelopt.task_data import TaskData
 from accelopt_trainium.compiler import Compiler, Program
-from accelopt_trainium.cores import CorePool, allowed_cores
-from accelopt_trainium.device import DeviceProcess, open_device
+from accelopt_trainium.cores import CORES_VARIABLE, CorePool, allowed_cores
+from accelopt_trainium.device import CoreBusyError, DeviceProcess
 from accelopt_trainium.devices import Machine
 from accelopt_trainium.locations import Locations
 from accelopt_trainium.measure import Meter
 
+BUSY_PAUSE_S = 1.0
 LEASE_WAIT_S = 3600.0
 """An evaluation waits this long for a core; its own time counts from when it has one."""
 
@@ -74,13 +76,37 @@ class Session:
         Raises:
             AcceloptError: no core is to be had.
         """
-        with self.cores.lease(wait_s=LEASE_WAIT_S) as core:
-            deadline = time.monotonic() + timeout_s
-            process = open_device(self._library, core, place, deadline=deadline)
-            try:
-                yield process, deadline
-            finally:
-                process.close()
+        taken: set[int] = set()
+        give_up = time.monotonic() + timeout_s
+        while True:
+            with self.cores.lease(wait_s=LEASE_WAIT_S, avoid=taken) as core:
+                deadline = time.monotonic() + timeout_s
+                try:
+                    process = DeviceProcess(self._library, core, place, deadline)
+                except CoreBusyError as busy:
+                    self._wait_for_another(core, busy, taken, give_up)
+                    continue
+                try:
+                    yield process, deadline
+                finally:
+                    process.close()
+                return
+
+    def _wait_for_another(
+        self, core: int, busy: CoreBusyError, taken: set[int], give_up: float
+    ) -> None:
+        """Somebody else's process holds the core: the others first, then all again."""
+        taken.add(core)
+        if taken < set(self.cores.cores):
+            return
+        if time.monotonic() + BUSY_PAUSE_S > give_up:
+            raise AcceloptError(
+                f"{busy}; so is every other core that may be used",
+                hint="`neuron-ls` names the processes; end them, or name free cores in "
+                f"{CORES_VARIABLE}",
+            )
+        taken.clear()
+        time.sleep(BUSY_PAUSE_S)
 
     def task_data(self, task: KernelTask) -> TaskData:
         """Inputs and right answers, drawn once and kept on disk."""
