@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from accelopt.config import RunConfig
-from accelopt.doctor import Check, Group
+from accelopt.doctor import MODEL_NOT_TRIED, Check, Group
 from accelopt.model_names import ModelChoice, parse_models
 from accelopt.models import ChatModelProvider, CheckedModels, ModelSettings
 from accelopt.plugins import installed
@@ -71,13 +71,7 @@ def _model(
     if isinstance(provider, CheckedModels):
         return provider.health(choice.name, settings)
     provider.create(choice.name, settings)
-    return [
-        Check(
-            name="model",
-            state="ok",
-            detail="can be made; its provider has no way to try the endpoint without a paid call",
-        )
-    ]
+    return [MODEL_NOT_TRIED]
 
 
 def _address(choice: ModelChoice) -> str:

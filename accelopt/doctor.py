@@ -70,6 +70,14 @@ _NO_MODEL = Check(
 )
 
 
+MODEL_NOT_TRIED = Check(
+    name="endpoint",
+    state="ok",
+    detail="not tried: the provider has no way to do it without a paid call",
+)
+"""Of a model that could be made, and whose provider can say no more."""
+
+
 def run_checks(groups: Mapping[str, Group], *, model_asked: bool = False) -> dict[str, list[Check]]:
     """The findings of this installation and of every group, by group.
 
@@ -143,7 +151,7 @@ def _packages() -> Check:
 
 def _data_folder() -> Check:
     folder = paths.user_data_dir()
-    existing = _nearest(folder)
+    existing = nearest_existing(folder)
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         return Check(
             name="data folder",
@@ -156,7 +164,7 @@ def _data_folder() -> Check:
 
 
 def _space() -> Check:
-    free = shutil.disk_usage(_nearest(paths.user_data_dir())).free
+    free = shutil.disk_usage(nearest_existing(paths.user_data_dir())).free
     detail = f"{free / (1 << 30):.1f} GiB free"
     if free < LOW_SPACE_BYTES:
         return Check(
@@ -165,7 +173,7 @@ def _space() -> Check:
     return Check(name="disk space", state="ok", detail=detail)
 
 
-def _nearest(folder: Path) -> Path:
+def nearest_existing(folder: Path) -> Path:
     """The folder, or the one above it that exists."""
     folder = folder.absolute()
     return next(path for path in (folder, *folder.parents) if path.exists())

@@ -83,7 +83,7 @@ class OptimizationMemory:
 
     def _check_metadata(self) -> None:
         metadata = self._collection.metadata or {}
-        found = int(metadata.get("schema_version", 0))
+        found = self.schema_version
         if found > SCHEMA_VERSION:
             raise SchemaVersionError(str(self.path), found=found, supported=SCHEMA_VERSION)
         made_with = (metadata.get("embedder"), metadata.get("dimension"))
@@ -94,6 +94,11 @@ class OptimizationMemory:
                 f" {self._embedder.name!r} ({self._embedder.dimension} dimensions)",
                 hint="use that embedder, or name another memory folder",
             )
+
+    @property
+    def schema_version(self) -> int:
+        """Version of the folder's format; 0 where it does not say."""
+        return int((self._collection.metadata or {}).get("schema_version", 0))
 
     def __enter__(self) -> OptimizationMemory:
         return self

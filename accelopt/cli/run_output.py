@@ -83,7 +83,9 @@ def show_result(data: Mapping[str, Any], task: KernelTask, elapsed_s: float) -> 
         facts["failures"] = failures_line(data["failures"])
     if data["comparison"]:
         facts["verdict"] = verdict_line(data["comparison"])
-    facts |= data["judged"]
+    for label, words in data["judged"].items():
+        # One line each, and none in place of a figure above.
+        facts.setdefault(label, " ".join(words.split()))
     facts["best kernel"] = short_path(data["best_kernel"]) if data["best_kernel"] else "-"
     facts["run folder"] = short_path(data["run_folder"])
     print_facts(facts)

@@ -67,7 +67,13 @@ def conclude(
         best=best.id,
         best_latency_us=result.best_us,
         elapsed_s=run.budget.elapsed_s,
-        result={"status": status, "baseline": baseline.id, "best": best.id} | costs,
+        result={
+            "status": status,
+            "baseline": baseline.id,
+            "best": best.id,
+            "judged": dict(result.judged),
+        }
+        | costs,
     )
     run.events.emit(
         "run_finished" if status == "finished" else "run_stopped",
@@ -104,6 +110,7 @@ def finished_before(services: RunServices) -> RunResult | None:
         best=store.candidate(saved["best"]),
         failures=store.journal.failure_counts(),
         comparison=known_comparison(store.journal, saved["best"]),
+        judged=saved.get("judged", {}),
         # A run of an older version did not count them all.
         **{name: saved.get(name, 0) for name in _COSTS},
     )

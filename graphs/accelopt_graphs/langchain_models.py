@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from accelopt.errors import ConfigError
 from accelopt.models import ModelSettings
-from accelopt.secrets import api_key, redact
+from accelopt.secrets import api_key, key_file, redact
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+
+    from accelopt.doctor import Check
 
 # For servers without keys: most clients refuse to be made with none.
 _NO_KEY = "none"
@@ -78,6 +80,48 @@ class LangChainModels:
                 raise ConfigError(f"model {label} needs a key", hint=f"set {self.key_variable}")
             key = _NO_KEY
         return _create(self.prefix, name, settings, key, label)
+
+    def health(self, name: str, settings: ModelSettings) -> list[Check]:
+        """Whether the packages and a key are there; the provider itself is not asked.
+
+        Raises:
+            ConfigError: as `create`, where it is for another reason than a package or a key.
+        """
+        from accelopt.doctor import MODEL_NOT_TRIED
+
+        found = [self._packages()]
+        if self.key_variable:
+            found.append(self._key(settings))
+        if any(check.state == "fail" for check in found):
+            return found
+        self.create(name, settings)
+        return [*found, MODEL_NOT_TRIED]
+
+    def _packages(self) -> Check:
+        from accelopt.doctor import Check
+
+        wanted = ("langchain", self.package)
+        missing = [package for package in wanted if not _is_installed(package)]
+        if missing:
+            detail = f"not installed: {', '.join(missing)}"
+            fix = f"pip install 'accelopt[{self.extra}]'"
+            return Check(name="packages", state="fail", detail=detail, fix=fix)
+        return Check(name="packages", state="ok", detail=f"{', '.join(wanted)} are installed")
+
+    def _key(self, settings: ModelSettings) -> Check:
+        from accelopt.doctor import Check
+
+        if api_key(self.key_variable, settings.base_url):
+            # Whether it is a valid one is not known.
+            return Check(name="key", state="ok", detail=f"{self.key_variable} has a value")
+        if settings.base_url:
+            return Check(name="key", state="ok", detail="none, which the server may not need")
+        return Check(
+            name="key",
+            state="fail",
+            detail=f"{self.key_variable} is not set",
+            fix=f"set {self.key_variable}, or write it into {key_file()}",
+        )
 
 
 class AnyLangChainModel:
@@ -218,8 +262,12 @@ def _fields(provider: str, label: str) -> dict[str, Any]:
     return fields
 
 
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(package.replace("-", "_")) is not None
+
+
 def _require(label: str, package: str, extra: str) -> None:
-    if importlib.util.find_spec(package.replace("-", "_")) is None:
+    if not _is_installed(package):
         raise ConfigError(
             f"model {label} needs the package {package}", hint=f"pip install 'accelopt[{extra}]'"
         )

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelopt.config import NONE, RunConfig
-from accelopt.doctor import Check
+from accelopt.doctor import Check, nearest_existing
 from accelopt.errors import AcceloptError
 from accelopt.files import locked
-from accelopt.memory import LOCK_FILE, SCHEMA_VERSION, OptimizationMemory, relevance_text
+from accelopt.memory import LOCK_FILE, OptimizationMemory, relevance_text
 from accelopt.plugins import installed
 from accelopt_graphs.services import memory_path
 
@@ -54,6 +54,12 @@ def _checks(folder: Path, embedder: Embedder) -> Iterator[Check]:
         yield Check(name="store", state="fail", detail=f"{folder} is no folder", fix=fix)
         return
     if not (folder / DATABASE).exists():
+        above = nearest_existing(folder)
+        if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+            detail = f"{folder} can't be made: {above} can't be written"
+            fix = "make that writable, or name another folder with ACCELOPT_MEMORY"
+            yield Check(name="store", state="fail", detail=detail, fix=fix)
+            return
         detail = f"{folder}, made when it is first needed"
         yield Check(name="store", state="ok", detail=detail)
         return
@@ -92,9 +98,10 @@ def _trial(folder: Path, copy: Path, embedder: Embedder) -> Iterator[Check]:
     if damage:
         yield Check(name="database", state="fail", detail=f"damaged: {damage}", fix=move_away)
         return
-    yield Check(name="database", state="ok", detail=f"sound, schema version {SCHEMA_VERSION}")
+    yield Check(name="database", state="ok", detail="sound")
     try:
         with OptimizationMemory(copy, embedder) as memory:
+            version = memory.schema_version
             lessons = memory.all()
             asked = lessons[0] if lessons else None
             found = []
@@ -109,6 +116,7 @@ def _trial(folder: Path, copy: Path, embedder: Embedder) -> Iterator[Check]:
         detail = f"can't be read: {type(error).__name__}"
         yield Check(name="opens", state="fail", detail=detail, fix=move_away)
         return
+    yield Check(name="opens", state="ok", detail=f"schema version {version}")
     yield Check(name="lessons", state="ok", detail=f"{len(lessons)}, all readable")
     if asked is not None and asked.id not in {lesson.id for lesson in found}:
         detail = f"lesson {asked.id} is not found by its own kernel"

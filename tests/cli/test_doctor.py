@@ -8,6 +8,7 @@ from accelopt import doctor
 from accelopt.doctor import Check, run_checks
 from accelopt.errors import ConfigError
 from accelopt.plugins import installed
+from accelopt_simulator.process import checks as isolation_checks
 
 
 @pytest.fixture
@@ -97,3 +98,24 @@ def test_a_level_that_does_not_exist_fails(accelopt, monkeypatch):
     assert result.code == 1
     (failed,) = [check for check in result.data["checks"] if check["state"] == "fail"]
     assert failed["detail"].startswith("ACCELOPT_ISOLATION='thick walls' is not")
+
+
+def test_every_failure_of_the_isolation_names_a_fix(monkeypatch):
+    class Broken:
+        def __init__(self, limits):
+            self.server = self
+
+        def measures(self):
+            raise OSError("no process")
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(isolation_checks, "WorkerPool", Broken)
+    failed = [
+        *isolation_checks.worker_isolation(),
+        isolation_checks._user({"user": "0"}, {}),
+        *isolation_checks._attempts({}, filtered=True),
+    ]
+    assert {check.state for check in failed} == {"fail"}
+    assert all(check.fix for check in failed)

@@ -34,6 +34,7 @@ KEYS = {
     "unpriced_calls",
     "failures",
     "calibration",
+    "judged",
     "notes",
 }
 

@@ -220,3 +220,19 @@ def test_every_provider_describes_itself():
     for provider in BY_PREFIX.values():
         assert provider.description
         assert "pip install" in provider.needs
+
+
+@langchain
+def test_doctor_says_what_is_there_and_asks_nobody(package, monkeypatch):
+    package("langchain_anthropic", ChatAnthropic)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-very-secret")
+    found = BY_PREFIX["anthropic"].health("claude", ModelSettings())
+    assert [(c.name, c.state) for c in found] == [
+        ("packages", "ok"), ("key", "ok"), ("endpoint", "ok"),
+    ]  # fmt: skip
+    assert "sk-very-secret" not in str(found)
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    found = BY_PREFIX["anthropic"].health("claude", ModelSettings())
+    assert (found[-1].state, "ANTHROPIC_API_KEY" in found[-1].fix) == ("fail", True)
+    found = BY_PREFIX["anthropic"].health("claude", ModelSettings(base_url="http://127.0.0.1:9"))
+    assert [c.state for c in found] == ["ok", "ok", "ok"]

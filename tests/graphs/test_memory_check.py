@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+import accelopt.memory
 from accelopt import paths
 from accelopt.candidate import Experience
 from accelopt.embedders import HashedTokenEmbedder
-from accelopt.memory import OptimizationMemory
+from accelopt.files import locked
+from accelopt.memory import LOCK_FILE, OptimizationMemory
 from accelopt.testing.samples import nki_sample
+from accelopt_graphs import memory_check
 from accelopt_graphs.memory_check import memory_checks
 
 
@@ -49,6 +52,7 @@ def test_a_healthy_store_is_asked_and_not_changed(filled):
     assert {check.state for check in found.values()} == {"ok"}
     assert found["lessons"].detail.startswith("1,")
     assert found["query"].detail == "answered"
+    assert found["opens"].detail == "schema version 1"
     assert contents(filled) == before
 
 
@@ -62,13 +66,43 @@ def test_a_damaged_database_fails_with_what_to_move_away(filled):
     assert str(filled) in last.fix
 
 
-def test_a_store_of_a_newer_version_fails_and_says_so(filled, monkeypatch):
-    import accelopt.memory
-
-    monkeypatch.setattr(accelopt.memory, "SCHEMA_VERSION", 0)
+def test_a_store_of_a_newer_version_fails_and_says_so(folder, monkeypatch):
+    with monkeypatch.context() as later:
+        later.setattr(accelopt.memory, "SCHEMA_VERSION", 9)
+        OptimizationMemory(folder, HashedTokenEmbedder()).close()
+    before = contents(folder)
     last = memory_checks()[-1]
-    assert last.state == "fail"
-    assert "version" in last.detail
+    assert (last.state, last.fix) == ("fail", "upgrade accelopt")
+    assert f"{folder} has schema version 9" in last.detail
+    assert contents(folder) == before
+
+
+def test_a_store_of_another_embedder_fails_with_a_fix(folder):
+    class Other(HashedTokenEmbedder):
+        name = "other"
+
+    OptimizationMemory(folder, Other()).close()
+    last = memory_checks()[-1]
+    assert (last.state, bool(last.fix)) == ("fail", True)
+
+
+def test_a_store_that_can_not_be_written_fails(filled, monkeypatch):
+    monkeypatch.setattr(memory_check.os, "access", lambda path, mode: False)
+    (check,) = memory_checks()
+    assert (check.state, "ACCELOPT_MEMORY" in check.fix) == ("fail", True)
+
+
+def test_a_store_that_can_not_be_made_fails(folder, monkeypatch):
+    monkeypatch.setattr(memory_check.os, "access", lambda path, mode: False)
+    (check,) = memory_checks()
+    assert (check.state, "ACCELOPT_MEMORY" in check.fix) == ("fail", True)
+    assert not folder.exists()
+
+
+def test_a_store_that_a_run_writes_to_is_left_alone(filled):
+    with locked(filled / LOCK_FILE, wait=False):
+        last = memory_checks()[-1]
+    assert (last.name, last.state, bool(last.fix)) == ("lock", "warn", True)
 
 
 def test_a_file_in_place_of_the_folder_fails(folder):

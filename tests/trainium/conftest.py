@@ -9,15 +9,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fixtures" / "fake_neuron"))
 
+from devices_under_test import QUICK
 from fake_neuron import FakeNeuron, FakeNeuronUnavailable
 
-from accelopt.trainium import TRN1, TRN2
+from accelopt.trainium import TRN1
 from accelopt_trainium import cores
 from accelopt_trainium.backend import TrainiumBackend
-from accelopt_trainium.measure import Protocol
-
-QUICK = Protocol(launches=3, pause_s=0.01, repeats=2)
-"""The protocol with fewer launches: the rule is the same."""
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +64,3 @@ def backend():
     yield make
     for backend in made:
         backend.close()
-
-
-DEVICES = {"trn1": TRN1, "trn2": TRN2}

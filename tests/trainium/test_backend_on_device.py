@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from devices_under_test import DEVICES
 
 from accelopt.errors import AcceloptError
 from accelopt.evaluation import ESTIMATE_STAGES, EvaluationStatus, Stage
@@ -41,8 +42,6 @@ def test_a_good_kernel_is_right_measured_and_explained(machine, backend):
 )
 def test_the_current_dialect_is_loaded_run_and_measured(machine, backend, generation, sdk, pair):
     machine(generation=generation, sdk=sdk)
-    from conftest import DEVICES
-
     judge = backend(DEVICES[generation])
     task, kernel = known_task(Dialect.NKI), fast_kernel(Dialect.NKI)
     result = judge.evaluate(task, kernel)

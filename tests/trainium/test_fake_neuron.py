@@ -22,6 +22,8 @@ from fake_neuron import VERSIONS, FakeNeuron, FakeNeuronUnavailable  # noqa: E40
 
 CLIENT = [sys.executable, "-IS", FIXTURE / "client.py"]
 
+pytestmark = pytest.mark.slow
+
 COMPILE_LEGACY = """
 import importlib.util, json, sys, traceback
 import numpy as np

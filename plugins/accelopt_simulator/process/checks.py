@@ -16,6 +16,8 @@ from accelopt_simulator.process.probes import (
 )
 from accelopt_simulator.process.worker import WorkerLimits, WorkerPool
 
+_KEEP_APART = "evaluate no kernel that you do not trust here (docs/security.md)"
+
 
 def worker_isolation() -> list[Check]:
     """Start a worker, have it try what it must not, and say what held.
@@ -30,7 +32,8 @@ def worker_isolation() -> list[Check]:
         level = pool.server.level
     except (OSError, ProbeError) as error:
         detail = f"no candidate can be run: {error}"
-        return [Check(name="worker", state="fail", detail=detail)]
+        fix = f"try {isolation.VARIABLE}=process; see that this user may start processes"
+        return [Check(name="worker", state="fail", detail=detail, fix=fix)]
     finally:
         pool.close()
     return [
@@ -85,7 +88,9 @@ def _level(level: Level, measures: dict[str, Any]) -> Check:
 def _user(found: dict[str, str], measures: dict[str, Any]) -> Check:
     uid = found["user"]
     if uid == "0":
-        return Check(name="user", state="fail", detail="candidates run as the superuser")
+        fix = "run accelopt as an ordinary user, or where it may give up its rights (setuid)"
+        detail = "candidates run as the superuser"
+        return Check(name="user", state="fail", detail=detail, fix=fix)
     folder = ", in an empty root folder" if measures["chroot"] else ""
     return Check(name="user", state="ok", detail=f"candidates run as user {uid}{folder}")
 
@@ -134,6 +139,7 @@ def _attempts(found: dict[str, str], *, filtered: bool) -> list[Check]:
                 name=f"tried: {attempt.what}",
                 state="ok" if refused else "fail" if filtered else "warn",
                 detail=f"refused ({outcome})" if refused else f"not refused ({outcome})",
+                fix="" if refused else _KEEP_APART,
             )
         )
     return checks
