@@ -28,7 +28,8 @@ NOT_APPLICABLE: dict[int, str] = {
     "all calibrations (accelopt.faster)",
     27: "inflated proxies: the score is useful work over latency, never the kernel's own FLOPs",
     28: "sabotage through the memory: lessons come from kernels found correct, with provenance",
-    29: "fake profiler on the path: concerns backends on real devices",
+    29: "fake profiler on the path: the simulator has none; on real devices the tools are held to "
+    "path and hash, and candidates can write neither (tests/trainium/test_fake_profiler.py)",
 }
 """Row -> why it is not attempted on a backend that judges traces."""
 

@@ -94,7 +94,7 @@ def _driver(locations: Locations, sdk: Sdk) -> Check:
             "add yourself to the devices' group" if closed else "reload the driver: modprobe neuron"
         )
         return Check(name="driver", state="fail", detail=f"{sdk.driver}; {what}", fix=fix)
-    return Check(name="driver", state="ok", detail=f"{sdk.driver}, {len(nodes)} device nodes")
+    return Check(name="driver", state="ok", detail=f"{sdk.driver}, device nodes: {len(nodes)}")
 
 
 def _tools(locations: Locations, sdk: Sdk) -> Check:
@@ -127,7 +127,7 @@ def _pairing(sdk: Sdk) -> Check:
 
 
 def _devices(machine: Machine, wanted: str) -> Check:
-    count = f"{len(machine.devices)} devices, {len(machine.cores)} cores"
+    count = f"devices: {len(machine.devices)}, cores: {len(machine.cores)}"
     detail = f"{machine.instance_type or 'instance type unknown'}: {machine.generation}, {count}"
     if machine.generation != wanted:
         fix = f"use a {wanted} instance, or the backend sim-{wanted}"

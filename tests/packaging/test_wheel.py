@@ -17,6 +17,7 @@ OUR_NAMES = {
     "accelopt",
     "accelopt_graphs",
     "accelopt_simulator",
+    "accelopt_trainium",
     "accelopt_rewriter",
     "nkibench",
 }
