@@ -21,8 +21,9 @@ from accelopt.input_checks import plan_checks
 from accelopt.kernel import Dialect, KernelSource, KernelTask
 from accelopt_trainium.compiler import Program
 from accelopt_trainium.compiler_messages import CompilationError
-from accelopt_trainium.device import KernelFailedError
+from accelopt_trainium.device import DeviceBrokenError, KernelFailedError
 from accelopt_trainium.devices import find_machine
+from accelopt_trainium.known_kernels import fast_kernel, known_task
 from accelopt_trainium.locations import Locations
 from accelopt_trainium.measure import Measurement, Meter, Protocol
 from accelopt_trainium.prescreen import Prescreen
@@ -159,10 +160,29 @@ class TrainiumBackend(Backend):
             found = {"status": error.status, "diagnostics": error.diagnostics}
         except KernelFailedError as error:
             found = {"status": error.status, "diagnostics": (error.diagnostic,)}
+        except DeviceBrokenError as error:
+            if not self._still_works(session, source.dialect):
+                raise
+            finding = Diagnostic(
+                rule="device_error",
+                message=f"{error.message}; the device works with another kernel",
+            )
+            found = {"status": EvaluationStatus.INCORRECT, "diagnostics": (finding,)}
         found["elapsed_s"] = round(time.monotonic() - started, 4)
         result = base.model_copy(update=found)
         self.prescreen.judged(decision, result)
         return result
+
+    def _still_works(self, session: Session, dialect: Dialect) -> bool:
+        """Whether a kernel of known answer runs: else the device is broken, not the kernel."""
+        task, kernel = known_task(dialect), fast_kernel(dialect)
+        try:
+            with session.program(task, kernel, self._timeout_s) as (program, place):
+                stages = frozenset({Stage.CORRECTNESS})
+                found = self._judged(session, task, kernel, program, place, stages, task.seeds)
+        except (CompilationError, KernelFailedError, AcceloptError):
+            return False
+        return "status" not in found
 
     def _refused(self, source: KernelSource) -> dict[str, Any] | None:
         if source.dialect not in self.sdk.dialects:

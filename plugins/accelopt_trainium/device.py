@@ -43,6 +43,10 @@ class KernelFailedError(Exception):
         self.diagnostic = Diagnostic(rule=rule, message=message, hint=hint)
 
 
+class DeviceBrokenError(AcceloptError):
+    """The device, the driver or the runtime failed; a kernel may have made it fail."""
+
+
 class CoreBusyError(Exception):
     """The core is in somebody else's hands."""
 
@@ -76,7 +80,7 @@ class DeviceProcess:
             ),
         )
         try:
-            self._ask({"what": "start", "library": str(library)}, starting=True)
+            self.ask({"what": "start", "library": str(library)}, starting=True)
         except BaseException:
             self.close()
             raise
@@ -87,7 +91,7 @@ class DeviceProcess:
         Raises:
             KernelFailedError: the runtime refuses it.
         """
-        answer = self._ask({"what": "load", "neff": str(program.neff)})
+        answer = self.ask({"what": "load", "neff": str(program.neff)})
         tensors = [
             TensorInfo(t["name"], t["is_input"], t["size"], t["dtype"], tuple(t["shape"]))
             for t in answer["tensors"]
@@ -98,7 +102,18 @@ class DeviceProcess:
 
     _loaded = 0
 
-    def _ask(self, request: dict[str, Any], *, starting: bool = False) -> dict[str, Any]:
+    def ask(self, request: dict[str, Any], *, starting: bool = False) -> dict[str, Any]:
+        """One request to the process (see `device_main`).
+
+        Args:
+            request: what to do.
+            starting: whether the core is only now asked for.
+
+        Raises:
+            KernelFailedError: the program is at fault, or time is up.
+            CoreBusyError: the core is taken.
+            DeviceBrokenError: the runtime or the device failed.
+        """
         try:
             frames.send(self._child.request_fd, request, deadline=self._deadline)
             message = frames.receive(
@@ -115,7 +130,7 @@ class DeviceProcess:
             message = None
         if message is None:
             code = self._child.end()
-            raise AcceloptError(
+            raise DeviceBrokenError(
                 f"the runtime's process on core {self.core} ended ({code}) while it was asked to "
                 f"{request['what']}",
                 hint="see `accelopt doctor --backend` for what the device does",
@@ -132,7 +147,7 @@ class DeviceProcess:
         if status in _BUSY and (starting or status == 1005):
             return CoreBusyError(f"core {self.core} is taken: {words}")
         if starting or status in _BROKEN_DEVICE:
-            return AcceloptError(
+            return DeviceBrokenError(
                 f"core {self.core}: {words}",
                 hint="the device or its driver is at fault: `accelopt doctor` says more",
             )
@@ -216,7 +231,7 @@ class LoadedProgram:
             raise KernelFailedError(
                 EvaluationStatus.OUT_OF_MEMORY, "output_size", "its outputs are far too large"
             )
-        self._process._ask({"what": "allocate", "model": self._index})
+        self._process.ask({"what": "allocate", "model": self._index})
 
     def executor(self) -> Execute:
         """A function that runs the program on a task's arguments."""
@@ -233,7 +248,7 @@ class LoadedProgram:
             np.ascontiguousarray(arguments[position]).tofile(path)
             inputs[name] = str(path)
         outputs = [str(self._folder / f"output{i}.bin") for i in range(len(self.outputs))]
-        self._process._ask(
+        self._process.ask(
             {"what": "run", "model": self._index, "inputs": inputs, "outputs": outputs}
         )
         return [
@@ -248,7 +263,7 @@ class LoadedProgram:
             KernelFailedError: it does not run to its end any more.
         """
         request = {"what": "profile", "model": self._index, "warmups": warmups}
-        self._process._ask(request | {"ntffs": [str(path) for path in ntffs]})
+        self._process.ask(request | {"ntffs": [str(path) for path in ntffs]})
 
 
 def _shaped(content: Array, tensor: TensorInfo, known: list[tuple[int, str]]) -> Array:

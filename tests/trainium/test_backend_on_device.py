@@ -137,6 +137,25 @@ def test_a_broken_device_is_one_line_with_a_way_out(machine, backend, name):
 
 
 @pytest.mark.slow
+def test_a_kernel_that_makes_the_device_fail_is_a_result_once_the_device_is_seen_to_work(
+    machine, backend, monkeypatch
+):
+    fake = machine(sdk="2.26")
+    fake.misbehave(execute_status=6)
+    judge = backend()
+    asked = judge._still_works
+
+    def with_another_kernel(*arguments):
+        fake.misbehave()
+        return asked(*arguments)
+
+    monkeypatch.setattr(judge, "_still_works", with_another_kernel)
+    result = evaluate(judge)
+    assert (result.status.value, result.diagnostics[0].rule) == ("incorrect", "device_error")
+    assert "NRT_HW_ERROR" in result.diagnostics[0].message
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["execute", "load", "compile"])
 def test_what_hangs_ends_at_the_limit_and_frees_the_core(machine, backend, where):
     fake = machine(sdk="2.26")
