@@ -24,7 +24,8 @@ test: $(READY)
 
 # What CI runs beyond `make test`: slow tests, and tests that build and install the wheel.
 test-all: $(READY)
-	@$(BIN)/python -m pytest -m "(slow or packaging or browser) and not soak"
+	@$(BIN)/python -m pytest -m "(slow or packaging or browser) and not soak" --ignore tests/trainium
+	@$(BIN)/python -m pytest -n 2 -m "slow and not soak" tests/trainium
 
 soak: $(READY)
 	@$(BIN)/python -m pytest -m soak --timeout 3600
