@@ -13,6 +13,8 @@ def clean_environment(**extra: str) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
+        # A helper has no use for them, and looking for them reads every installed package.
+        "PYDANTIC_DISABLE_PLUGINS": "__all__",
     }
     # Some processors need these for a correct OpenBLAS; they hold no secret.
     for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -24,13 +24,16 @@ from accelopt.install_key import install_key
 from accelopt.kernel import Dialect, KernelSource, KernelTask
 from accelopt_simulator.frontend.session import MAX_WARNINGS
 from accelopt_simulator.hardware import Timing
-from accelopt_simulator.judge import Judge, Verdict, to_evaluation
 from accelopt_simulator.latency.calibration import fold_timings
 from accelopt_simulator.process.judges import JudgePool
 from accelopt_simulator.process.recent_traces import RecentTraces
 from accelopt_simulator.process.screening import screen_source
 from accelopt_simulator.process.worker import WorkerLimits, WorkerPool, WorkerResult
 from accelopt_simulator.requests import request_for
+from accelopt_simulator.verdict import Verdict, to_evaluation
+
+if TYPE_CHECKING:
+    from accelopt_simulator.judge import Judge
 
 JUDGE_VERSION = "3"
 """Changes whenever the same kernel may be judged differently."""
@@ -83,7 +86,7 @@ class SimulatorBackend(Backend):
         self._folder: Path | None = None
         self._workers: WorkerPool | None = None
         self._pool: JudgePool | None = None
-        self._inline = Judge(device, timing)
+        self._inline: Judge | None = None
         self._inline_lock = threading.Lock()
         self._recent = RecentTraces()
 
@@ -109,7 +112,6 @@ class SimulatorBackend(Backend):
                     wall_s=self._judge_wall_s,
                     key=key,
                 )
-                self._inline.key = key
                 atexit.register(self.close)
             return self._workers, self._pool
 
@@ -156,7 +158,11 @@ class SimulatorBackend(Backend):
         # see the kernel run again.
         numbers = bool(stages & {Stage.CORRECTNESS, Stage.ROBUSTNESS})
         known = self._recent.get(request) if numbers else None
-        made = known or self._recent.put(request, workers.trace(request))
+        if known is None:
+            if task.locator:
+                pool.prepare()
+            known = self._recent.put(request, workers.trace(request))
+        made = known
         result = made.result
         if result.status != "ok":
             return _from_worker(result)
@@ -189,9 +195,17 @@ class SimulatorBackend(Backend):
 
         def inline(data: bytes, stages: frozenset[Stage], seeds: tuple[int, ...]) -> Verdict:
             with self._inline_lock:
-                return self._inline.judge(task, data, stages, seeds)
+                return self._inline_judge().judge(task, data, stages, seeds)
 
         return inline
+
+    def _inline_judge(self) -> Judge:
+        # Imported here, as it loads a compiler and few tasks live in this process only.
+        from accelopt_simulator.judge import Judge
+
+        if self._inline is None:
+            self._inline = Judge(self.device, self.timing, key=install_key())
+        return self._inline
 
     def compare(self, task: KernelTask, parent: KernelSource, child: KernelSource) -> Comparison:
         """Predict both under every leave-one-out calibration.

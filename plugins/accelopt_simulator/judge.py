@@ -7,9 +7,7 @@ lives only there.
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +17,7 @@ from accelopt.device import DeviceSpec
 from accelopt.errors import AcceloptError
 from accelopt.evaluation import (
     Diagnostic,
-    Evaluation,
     EvaluationStatus,
-    InputCheck,
-    Profile,
-    SeedResult,
     Stage,
 )
 from accelopt.input_checks import plan_checks
@@ -33,7 +27,7 @@ from accelopt_simulator.constraints.check import check_constraints
 from accelopt_simulator.dtypes import code_of
 from accelopt_simulator.execution import execute_trace
 from accelopt_simulator.hardware import Timing
-from accelopt_simulator.latency.model import LatencyReport, estimate_latency
+from accelopt_simulator.latency.model import estimate_latency
 from accelopt_simulator.latency.predict import predict_on
 from accelopt_simulator.latency.stream import TooManyInstancesError
 from accelopt_simulator.numerics.execute import (
@@ -47,18 +41,7 @@ from accelopt_simulator.trace.analysis import Analysis
 from accelopt_simulator.trace.codec import decode, trace_hash
 from accelopt_simulator.trace.errors import TraceError
 from accelopt_simulator.trace.schema import TensorRole, Trace
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What the judge found out; the backend completes it to an `Evaluation`."""
-
-    status: EvaluationStatus
-    diagnostics: tuple[Diagnostic, ...] = ()
-    trace_hash: str = ""
-    seeds: tuple[SeedResult, ...] = ()
-    checks: tuple[InputCheck, ...] = ()
-    report: LatencyReport | None = None
+from accelopt_simulator.verdict import Verdict
 
 
 class Judge:
@@ -237,39 +220,4 @@ def check_arguments(trace: Trace, task: KernelTask) -> None:
 def _rejected(rule: str, message: str) -> Verdict:
     return Verdict(
         status=EvaluationStatus.REJECTED, diagnostics=(Diagnostic(rule=rule, message=message),)
-    )
-
-
-def to_evaluation(
-    verdict: Verdict,
-    *,
-    task: str,
-    backend: str,
-    source_sha256: str,
-    calibration: str,
-    started: float,
-) -> Evaluation:
-    """Complete a verdict."""
-    report = verdict.report
-    profile: Profile | None = report.profile if report is not None else None
-    return Evaluation(
-        status=verdict.status,
-        task=task,
-        backend=backend,
-        source_sha256=source_sha256,
-        trace_hash=verdict.trace_hash,
-        latency_us=None if report is None else report.latency_us,
-        latency_low_us=None if report is None else report.low_us,
-        latency_high_us=None if report is None else report.high_us,
-        profile=profile,
-        bound="" if report is None else report.bound,
-        seeds=verdict.seeds,
-        checks=verdict.checks,
-        diagnostics=verdict.diagnostics,
-        features={} if report is None else report.features,
-        line_facts={} if report is None else report.line_facts,
-        explanation="" if report is None else report.explanation,
-        calibration=calibration if report is not None else "",
-        notes=() if report is None else report.notes,
-        elapsed_s=round(time.monotonic() - started, 4),
     )

@@ -10,9 +10,10 @@ from accelopt.evaluation import Diagnostic
 from accelopt_simulator.constraints.check import check_constraints
 from accelopt_simulator.frontend.run import TraceRequest, TraceResult, trace_kernel
 from accelopt_simulator.hardware import TRN1, TRN1_TIMING
-from accelopt_simulator.latency.model import LatencyReport, estimate_latency
+from accelopt_simulator.latency.model import estimate_latency
 from accelopt_simulator.numerics.execute import ExecutionResult, Executor
 from accelopt_simulator.trace.schema import Trace
+from accelopt_simulator.verdict import LatencyReport
 
 HEADER = """
 import numpy as np

@@ -95,7 +95,8 @@ _NUMPY = """
     intp uintp bool_ complex64 complex128 longlong ulonglong
     generic number integer signedinteger unsignedinteger inexact floating
 """
-_UFUNCS = [n for n in dir(np) if isinstance(getattr(np, n, None), np.ufunc) and n[0] != "_"]
+# What NumPy has loaded: asking it for every name of `dir` would load f2py and its testing tools.
+_UFUNCS = [n for n, value in vars(np).items() if isinstance(value, np.ufunc) and n[0] != "_"]
 
 MODULES: dict[str, frozenset[str]] = {
     name: frozenset(names.split())

@@ -2,47 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from accelopt.device import DeviceSpec
-from accelopt.evaluation import Profile
 from accelopt.kernel import Work
 from accelopt_simulator.hardware import Timing
 from accelopt_simulator.kernel_profile import KernelProfile, profile_of
 from accelopt_simulator.latency.predict import Prediction, predict_on
 from accelopt_simulator.profile_text import prompt_text
 from accelopt_simulator.trace.schema import Trace
+from accelopt_simulator.verdict import LatencyReport
 
 WHAT_IF_LIMIT = 40_000
 """Events up to which the explanation also predicts what-ifs: each is another replay."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LatencyReport:
-    """What the model says.
-
-    Attributes:
-        latency_us: predicted device time, fixed overhead included.
-        low_us, high_us: interval that holds 80 % of measurements.
-        profile: counters.
-        bound: `dma`, `tensor`, `vector`, `scalar`, `gpsimd` or `latency`.
-        busy_us: busy time per engine.
-        line_facts: what the lines that hold the critical path cost and wait for.
-        explanation: where the time goes, as short text for a model.
-        features: named numbers that describe the kernel.
-        notes: what a reader must know.
-    """
-
-    latency_us: float
-    low_us: float
-    high_us: float
-    profile: Profile
-    bound: str
-    busy_us: dict[str, float]
-    line_facts: dict[int, str]
-    explanation: str
-    features: dict[str, float]
-    notes: tuple[str, ...]
 
 
 def estimate_latency(

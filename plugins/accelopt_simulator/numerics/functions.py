@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 Floats = NDArray[np.float32]
 Unary = Callable[[Floats, Floats], None]
@@ -55,17 +54,27 @@ def _mish(x: Floats, out: Floats) -> None:
     np.multiply(x, gate, out=out)
 
 
+def _erf(x: Floats, out: Floats) -> None:
+    # Here, as few kernels need it and every judge would wait for it: a quarter of its start.
+    from scipy.special import erf
+
+    erf(x, out=out)
+
+
 def _gelu(x: Floats, out: Floats) -> None:
     half = np.multiply(x, np.float32(0.5))
     np.multiply(x, _SQRT_HALF, out=out)
-    special.erf(out, out=out)
+    _erf(out, out)
     out += np.float32(1)
     out *= half
 
 
 def _gelu_dx(x: Floats, out: Floats) -> None:
     density = np.exp(np.square(x) * np.float32(-0.5)) * _INV_SQRT_2PI
-    cumulative = (special.erf(x * _SQRT_HALF) + np.float32(1)) * np.float32(0.5)
+    cumulative = np.empty_like(out)
+    _erf(x * _SQRT_HALF, cumulative)
+    cumulative += np.float32(1)
+    cumulative *= np.float32(0.5)
     np.add(cumulative, x * density, out=out)
 
 
@@ -119,7 +128,7 @@ ACTIVATION_FUNCTIONS: MappingProxyType[str, Unary] = MappingProxyType(
         "tanh": _ufunc(np.tanh),
         "softplus": _softplus,
         "mish": _mish,
-        "erf": _ufunc(special.erf),
+        "erf": _erf,
         "erf_dx": _erf_dx,
         "exp": _ufunc(np.exp),
         "log": _ufunc(np.log),

@@ -15,7 +15,8 @@ from accelopt.process import frames
 from accelopt.process.limits import confine_judge
 from accelopt.user_task import load_task_by_locator
 from accelopt_simulator.hardware import Timing
-from accelopt_simulator.judge import Judge, Verdict
+from accelopt_simulator.judge import Judge
+from accelopt_simulator.verdict import Verdict
 
 MAX_REQUEST_BYTES = 600 << 20
 MEMORY_BYTES = 24 << 30

@@ -26,8 +26,7 @@ from accelopt.kernel import KernelTask
 from accelopt.process import frames
 from accelopt.process.child import Child, clean_environment
 from accelopt_simulator.hardware import Timing
-from accelopt_simulator.judge import Verdict
-from accelopt_simulator.latency.model import LatencyReport
+from accelopt_simulator.verdict import LatencyReport, Verdict
 
 JUDGE_MODULE = "accelopt_simulator.process.judge_main"
 MAX_RESULT_BYTES = 64 << 20
@@ -63,6 +62,7 @@ class JudgePool:
         self._children: set[Child] = set()
         self._lock = threading.Lock()
         self._closed = False
+        self._prepared = False
 
     def judge(
         self, task: KernelTask, trace_bytes: bytes, stages: frozenset[Stage], seeds: Sequence[int]
@@ -83,6 +83,25 @@ class JudgePool:
             trace_bytes,
         )
         return answer if isinstance(answer, Verdict) else unpack(answer["verdict"])
+
+    def prepare(self) -> None:
+        """Start the first judge, if none was, so that it loads while the first kernel is traced.
+
+        Raises:
+            OSError: no process could be started.
+        """
+        with self._lock:
+            first, self._prepared = not self._prepared, True
+        if not first:
+            return
+        try:
+            child = self._slots.get_nowait()
+        except queue.Empty:
+            return
+        try:
+            child = child or self._start()
+        finally:
+            self._slots.put(child)
 
     def latencies_us(self, trace_bytes: bytes, timings: Sequence[Timing]) -> list[float]:
         """Latency of a trace that was judged before, under several sets of constants.
