@@ -5,6 +5,8 @@ VENV ?= .venv
 TASK ?= silu
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Without compiled files every process of ours, and every test process, would compile all it loads.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-all soak check format bench lock clean
 
@@ -12,6 +14,7 @@ $(READY): pyproject.toml requirements.lock
 	@echo "creating $(VENV) (a few minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[dev]'
+	@$(BIN)/python -m compileall -q accelopt plugins graphs nkibench
 	@$(BIN)/python -m accelopt_simulator.warm_up
 	@touch $(READY)
 

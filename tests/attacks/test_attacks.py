@@ -68,7 +68,7 @@ def test_precision_by_text_misses_what_precision_by_trace_finds(fields):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["sim-trn1", "sim-trn2"])
+@pytest.mark.parametrize("name", ["sim-trn1", pytest.param("sim-trn2", marks=pytest.mark.slow)])
 def test_every_attack_is_blocked_and_every_twin_passes(name):
     backend = installed().backend(name)
     try:

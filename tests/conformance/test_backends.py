@@ -15,7 +15,11 @@ from accelopt.testing import (
     dummy_task,
 )
 
-BACKENDS = sorted(installed().backends)
+# The second target of the simulator differs in its figures only.
+BACKENDS = [
+    pytest.param(name, marks=pytest.mark.slow) if name == "sim-trn2" else name
+    for name in sorted(installed().backends)
+]
 
 
 @pytest.mark.parametrize("name", BACKENDS)

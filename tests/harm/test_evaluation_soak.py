@@ -39,6 +39,7 @@ def soaked(**options):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_forty_evaluations_leave_nothing():
     report = soaked(evaluations=40, seed=7, warm_up=20, disturb_until=40, disturb_every=10)
     # What is still being loaded is no leak; how much memory is kept shows after hundreds only.

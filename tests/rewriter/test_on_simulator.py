@@ -68,8 +68,12 @@ def test_the_rewrites_that_apply_to_a_baseline_are_the_listed_ones(name):
 
 @pytest.mark.parametrize(
     ("name", "steps"),
-    [(name, (rewrite,)) for name, rewrites in APPLIES.items() for rewrite in rewrites]
-    + [(name, names) for name in APPLIES for names in (*GROUPS.values(), BEST[name])],
+    [
+        # adamw takes the longest by far.
+        pytest.param(name, steps, marks=pytest.mark.slow if name == "adamw" else ())
+        for name, rewrites in APPLIES.items()
+        for steps in (*((rewrite,) for rewrite in rewrites), *GROUPS.values(), BEST[name])
+    ],
 )
 def test_a_rewritten_baseline_is_still_right(backend, name, steps):
     task = installed().task(f"nkibench/{name}@small")

@@ -36,6 +36,7 @@ def test_a_good_kernel_is_right_measured_and_explained(machine, backend):
     assert [entry["profiled"] for entry in executed] == [False] * 5 + [True] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("generation", "sdk", "pair"),
     [("trn1", "2.29", "nki 0.3.0 with neuronx-cc 2.24"), ("trn2", "2.32", "nki 0.6.0")],
@@ -215,6 +216,7 @@ def test_counters_that_are_missing_are_said(machine, backend):
     assert "the profiler did not report hbm_read_bytes" in result.notes
 
 
+@pytest.mark.slow
 def test_stages_that_are_not_asked_for_are_not_taken(machine, backend):
     fake = machine(sdk="2.26")
     judge = backend()

@@ -127,6 +127,7 @@ def test_the_judge_names_the_program_and_takes_a_plain_file_only(machine, tmp_pa
     assert other.read_bytes() == b"NEFF of somebody else"
 
 
+@pytest.mark.slow
 def test_a_profile_that_a_candidate_left_is_not_read(machine, backend, monkeypatch, tmp_path):
     """Profiles are named by the judge, in a folder that no candidate ever saw."""
     fake = machine(sdk="2.26")
