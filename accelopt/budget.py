@@ -67,7 +67,7 @@ class Budget:
     """Admits model calls and evaluations while the run can pay for them.
 
     A call counts with its expected cost from the moment it starts: the size of its prompt, and the
-    mean answer of its model so far. Near the cap calls wait for those in flight, whose cost is
+    mean answer of its kind so far (of all kinds, before its first). Near the cap calls wait for those in flight, whose cost is
     then known; so a run ends within one call of its cap.
 
     Args:
@@ -165,14 +165,14 @@ class Budget:
             check()
             self.check_time()
             with self._changed:
-                calls, received = self._usage.get(label, (0, 0))
-                output_tokens = received / calls if calls else 0.0
+                calls = self._usage.get(label, (0, 0))[0]
+                output_tokens = self._expected_output(label)
                 claim = _Claim(
                     usd=0.0 if price is None else price.cost_usd(input_tokens, output_tokens),
                     tokens=input_tokens + output_tokens,
                 )
                 over = self._over(claim)
-                # Of a model that has never answered nothing can be expected: one call finds out.
+                # What a model that has never answered takes is a guess: one call finds out.
                 alone = not self._in_flight
                 if not over and (calls or alone or not self._is_bounded()):
                     self._in_flight.append(claim)
@@ -180,6 +180,12 @@ class Budget:
                 if over and alone:
                     raise _exhausted(*over)
                 self._changed.wait(_POLL_S)
+
+    def _expected_output(self, label: str) -> float:
+        """Tokens of the mean answer of this kind; of any kind, as long as none of it came."""
+        answers = [self._usage[label]] if label in self._usage else list(self._usage.values())
+        calls = sum(count for count, _ in answers)
+        return sum(tokens for _, tokens in answers) / calls if calls else 0.0
 
     def _is_bounded(self) -> bool:
         return self.limits.usd is not None or self.limits.tokens is not None

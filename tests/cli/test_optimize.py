@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 KEYS = {
     "task",
     "backend",
@@ -106,6 +108,7 @@ def test_the_main_job_and_its_json_contract(accelopt):
     assert resumed == data
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_search(accelopt):
     # Without the evaluations that runs share, which would be free the second time.
     command = "optimize silu@small --iterations 1 --num-plans 2 --memory none --json"

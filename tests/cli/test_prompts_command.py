@@ -189,6 +189,7 @@ def test_the_last_return_is_taken_out(text, rest):
     assert without_last_return(KernelSource(text=text)) == rest
 
 
+@pytest.mark.slow
 def test_all_roles_on_the_simulator():
     made, task = {}, "silu@small"
     for role in ROLES:

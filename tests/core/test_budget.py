@@ -123,6 +123,16 @@ def test_the_mean_answer_of_a_kind_is_expected():
     assert made.spent().calls_in_flight == 0
 
 
+@pytest.mark.parametrize(("usd", "pays"), [(9.9, False), (10.0, True)])
+def test_a_kind_that_has_never_answered_is_expected_to_take_what_the_others_take(usd, pays):
+    made = budget(usage={"a": (3, 25), "b": (1, 15)}, usd=usd)
+    if pays:
+        pay(made, label="c")
+        return
+    with pytest.raises(BudgetExhaustedError):
+        pay(made, label="c")
+
+
 def test_calls_in_flight_count_and_others_wait_for_them():
     made = budget(usage={"a": (1, 4)}, usd=10.0)
     with made.call("a", DEAR, 0, go_on) as first, made.call("a", DEAR, 0, go_on) as second:

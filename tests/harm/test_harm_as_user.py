@@ -51,8 +51,9 @@ def readable_prefix():
     return [*command, "--"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: the other tests are run by a user already")
-@pytest.mark.parametrize("level", ["process", pytest.param("bwrap", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("level", ["process", "bwrap"])
 def test_an_ordinary_user_is_protected_as_well(level):
     folder = Path(tempfile.mkdtemp(prefix="harm-user-"))
     try:

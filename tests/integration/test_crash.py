@@ -367,10 +367,11 @@ def kill_and_resume(launcher, uninterrupted, folder, kills, seed):
             check_judged(history, store.candidates())
 
 
-def test_a_run_killed_ten_times_pays_for_nothing_twice_and_ends_the_same(
-    launcher, uninterrupted, tmp_path
+@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_run_that_is_killed_pays_for_nothing_twice_and_ends_the_same(
+    launcher, uninterrupted, tmp_path, kills
 ):
-    kill_and_resume(launcher, uninterrupted, tmp_path, kills=10, seed=SEED)
+    kill_and_resume(launcher, uninterrupted, tmp_path, kills=kills, seed=SEED)
 
 
 @pytest.mark.soak

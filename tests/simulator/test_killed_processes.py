@@ -19,7 +19,11 @@ from accelopt_simulator.process.judges import JudgePool
 from accelopt_simulator.process.worker import WorkerLimits, WorkerPool
 from accelopt_simulator.requests import request_for
 
-SIGNALS = [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV]
+SIGNALS = [
+    signal.SIGKILL,
+    pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+    pytest.param(signal.SIGSEGV, marks=pytest.mark.slow),
+]
 
 
 @pytest.fixture(scope="module")

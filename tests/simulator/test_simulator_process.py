@@ -330,7 +330,9 @@ def test_arguments_of_types_that_numpy_does_not_know_are_traced_in_a_fresh_worke
     assert DTYPES[trace.tensor_dtype[0]].name == dtype
 
 
-@pytest.mark.parametrize("answer", ["np.exp(x.astype(np.float32))", "np.exp(x)"])
+@pytest.mark.parametrize(
+    "answer", ["np.exp(x.astype(np.float32))", pytest.param("np.exp(x)", marks=pytest.mark.slow)]
+)
 def test_a_kernel_of_bfloat16_arguments_is_evaluated(tmp_path, answer):
     (tmp_path / "reference.py").write_text(
         "import ml_dtypes\nimport numpy as np\n\n"
