@@ -67,8 +67,8 @@ class Budget:
     """Admits model calls and evaluations while the run can pay for them.
 
     A call counts with its expected cost from the moment it starts: the size of its prompt, and the
-    mean answer of its kind so far (of all kinds, before its first). Near the cap calls wait for those in flight, whose cost is
-    then known; so a run ends within one call of its cap.
+    mean answer of its kind so far (of all kinds, before its first). Near the cap calls wait for
+    those in flight, whose cost is then known; so a run ends within one call of its cap.
 
     Args:
         limits: upper bounds.

@@ -153,6 +153,7 @@ def test_settings_come_from_toml_environment_and_flags_in_that_order(
     assert "iterations = 1" in saved
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_cleanly_and_says_how_to_resume(accelopt, tmp_path, monkeypatch):
     arguments = [
         "optimize", "silu@small", "--memory", "none", "--json",

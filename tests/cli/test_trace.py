@@ -97,6 +97,7 @@ def test_bad_input_is_exit_code_2(accelopt, baseline, arguments):
     assert result.err
 
 
+@pytest.mark.slow
 def test_a_grid_of_the_launch(accelopt, gridded, tmp_path):
     result = accelopt("evaluate", *gridded, "--grid", "4", "--json")
     assert result.code == 0

@@ -370,6 +370,7 @@ def test_a_measurement_file_that_is_not_there_is_one_clear_error(tmp_path):
         measurements.read(tmp_path / "none.json")
 
 
+@pytest.mark.slow
 def test_kernels_of_a_measurement_file_are_traced(tmp_path):
     (tmp_path / "k.py").write_text(whole_kernel(ROWS))
     (tmp_path / "bad.py").write_text(whole_kernel("def kernel(x):\n    return nl.nothing(x)"))
