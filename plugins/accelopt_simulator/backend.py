@@ -157,12 +157,11 @@ class SimulatorBackend(Backend):
         # The numbers belong to the latency that was just predicted; whoever only screens wants to
         # see the kernel run again.
         numbers = bool(stages & {Stage.CORRECTNESS, Stage.ROBUSTNESS})
-        known = self._recent.get(request) if numbers else None
-        if known is None:
+        made = self._recent.get(request) if numbers else None
+        if made is None:
             if task.locator:
                 pool.prepare()
-            known = self._recent.put(request, workers.trace(request))
-        made = known
+            made = self._recent.put(request, workers.trace(request))
         result = made.result
         if result.status != "ok":
             return _from_worker(result)

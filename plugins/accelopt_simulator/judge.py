@@ -15,11 +15,7 @@ import numpy as np
 from accelopt.comparison import Compared, compare_kernel
 from accelopt.device import DeviceSpec
 from accelopt.errors import AcceloptError
-from accelopt.evaluation import (
-    Diagnostic,
-    EvaluationStatus,
-    Stage,
-)
+from accelopt.evaluation import Diagnostic, EvaluationStatus, Stage
 from accelopt.input_checks import plan_checks
 from accelopt.kernel import KernelTask
 from accelopt.task_data import TaskData

@@ -111,7 +111,7 @@ def test_the_main_job_and_its_json_contract(accelopt):
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_search(accelopt):
     # Without the evaluations that runs share, which would be free the second time.
-    command = "optimize silu@small --iterations 1 --num-plans 2 --memory none --json"
+    command = "optimize silu@small --iterations 1 --memory none --json"
     first, second = (
         accelopt(*command.split(), "--set", "evaluation_cache=none").data for _ in range(2)
     )
@@ -154,12 +154,11 @@ def test_settings_come_from_toml_environment_and_flags_in_that_order(
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_cleanly_and_says_how_to_resume(accelopt, tmp_path, monkeypatch):
-    arguments = [
-        "optimize", "silu@small", "--memory", "none", "--json",
-        "--iterations", "2", "--set", "evaluation_cache=none",
+def test_ctrl_c_stops_cleanly_and_says_how_to_resume(tmp_path):
+    command = [
+        sys.executable, "-m", "accelopt", "optimize", "silu@small", "--memory", "none", "--json",
+        "--iterations", "3", "--set", "evaluation_cache=none",
     ]  # fmt: skip
-    command = [sys.executable, "-m", "accelopt", *arguments]
     environment = os.environ | {"ACCELOPT_HOME": str(tmp_path / "home")}
     process = subprocess.Popen(
         command, cwd=tmp_path, env=environment, text=True,
@@ -179,9 +178,16 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_resume(accelopt, tmp_path, monkeyp
     assert stopped["status"] == "stopped"
     assert f"accelopt resume {stopped['run']}" in err
     assert "Traceback" not in err
-    monkeypatch.setenv("ACCELOPT_HOME", environment["ACCELOPT_HOME"])
-    finished = accelopt("optimize", "--resume", stopped["run"], "--json").data
+    resumed = subprocess.run(
+        [sys.executable, "-m", "accelopt", "optimize", "--resume", stopped["run"], "--json"],
+        cwd=tmp_path, env=environment, text=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    assert resumed.returncode == 0, resumed.stderr
+    finished = json.loads(resumed.stdout)
     assert finished["status"] == "finished"
-    uninterrupted = accelopt(*arguments).data
+    whole = subprocess.run(
+        command, cwd=tmp_path, env=environment, text=True, capture_output=True, timeout=120
+    )
+    uninterrupted = json.loads(whole.stdout)
     for key in ("best_candidate", "best_latency_us", "evaluations", "model_calls"):
         assert finished[key] == uninterrupted[key]

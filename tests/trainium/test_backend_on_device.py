@@ -105,10 +105,9 @@ def test_a_misbehaviour_that_a_kernel_can_cause_is_a_result(machine, backend, na
     judge = backend()
     result = evaluate(judge)
     assert (result.status.value, result.diagnostics[0].rule) == (status, rule)
-    if name == "ended with an error":
-        # The next one works.
-        fake.misbehave()
-        assert evaluate(judge).correct
+    # The next one works.
+    fake.misbehave()
+    assert evaluate(judge).correct
 
 
 BROKEN = {
@@ -134,9 +133,8 @@ def test_a_broken_device_is_one_line_with_a_way_out(machine, backend, name):
         evaluate(judge)
     assert words in caught.value.message
     assert caught.value.hint
-    if name == "garbage":
-        fake.misbehave()
-        assert evaluate(judge).correct
+    fake.misbehave()
+    assert evaluate(judge).correct
 
 
 @pytest.mark.slow
@@ -162,7 +160,7 @@ def test_a_kernel_that_makes_the_device_fail_is_a_result_once_the_device_is_seen
 @pytest.mark.parametrize("where", ["execute", "load", "compile"])
 def test_what_hangs_ends_at_the_limit_and_frees_the_core(machine, backend, where):
     fake = machine(sdk="2.26")
-    judge = backend(timeout_s=4.0)
+    judge = backend(timeout_s=6.0)
     assert evaluate(judge).correct
     fake.misbehave(hang=where)
     result = evaluate(judge)
