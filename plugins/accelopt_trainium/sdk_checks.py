@@ -122,7 +122,11 @@ def _pairing(sdk: Sdk) -> Check:
         fix = "nothing, if all parts come from one release"
         return Check(name="version pairing", state="warn", detail=detail, fix=fix)
     releases = {release for part in sdk.parts for release in part.releases}
-    shown = ", ".join(f"2.{release}" for release in sorted(releases)) or "nothing installed"
+    if not releases:
+        detail = "not compared: no part whose version is known is installed"
+        fix = "install the parts of one SDK release"
+        return Check(name="version pairing", state="warn", detail=detail, fix=fix)
+    shown = ", ".join(f"2.{release}" for release in sorted(releases))
     return Check(name="version pairing", state="ok", detail=f"SDK {shown}")
 
 
